@@ -58,8 +58,8 @@ impl Bench {
     /// Returns a command whose program finds the library.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
-        command.env("LD_LIBRARY_PATH", self.prefix.join("lib")).current_dir(&self.folder);
+        install::found_by(&mut command, &self.prefix);
+        command.current_dir(&self.folder);
         command
     }
 

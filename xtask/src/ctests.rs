@@ -1,6 +1,6 @@
 //! The stage `c`: tests of the C library as C programs use it: installed, through its headers, linked by name.
 //!
-//! Layouts and symbols are compared with committed files. Two test programs run plain, with sanitizers and
+//! Layouts and symbols are compared with committed files. Three test programs run plain, with sanitizers and
 //! under valgrind. The examples are built as users build them. The programs are instrumented, the library is
 //! not.
 
@@ -21,7 +21,11 @@ const LARGEST: [(&str, u64); 2] = [("libtidesdb.so.9", 6), ("libtidesdb.a", 24)]
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
-const SANITIZE: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+pub(crate) const SANITIZE: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// The test programs: folders of `c-tests`. The first two test `db.h`, each of them all of it; the third tests `extended.h`.
+const PROGRAMS: [&str; 3] = ["abi", "misuse", EXTENDED];
+const EXTENDED: &str = "extended";
 
 /// Valgrind runs one thread at a time. Without fair scheduling, threads that never wait block the others for
 /// minutes.
@@ -87,6 +91,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.readme()?;
     house.pages()?;
     house.examples()?;
+    house.cpp()?;
     house.cmake()?;
     house.runs()
 }
@@ -121,9 +126,9 @@ impl House {
 
     /// Compiles each header alone and after each other one, in both languages.
     fn headers(&self) -> Done {
-        let names = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h"];
+        let names = ["db.h", "extended.h", "tidesdb.h", "objstore.h", "tidesdb_version.h"];
         for first in names {
-            let lines: String = [first, names[0], names[1], names[2]]
+            let lines: String = [first, names[0], names[1], names[2], names[3]]
                 .map(|name| format!("#include <tidesdb/{name}>\n"))
                 .concat();
             for (program, standard, end) in [("cc", "-std=c11", "c"), ("c++", "-std=c++11", "cpp")] {
@@ -177,15 +182,42 @@ impl House {
         if let Some(line) = difference(&golden, &printed) {
             return Err(format!("layout.golden and the headers differ: {line}"));
         }
-        passed(&format!("layout: {} sizes, offsets and constants", golden.lines().count()))
+        passed(&format!("layout: {} sizes, offsets and constants", golden.lines().count()))?;
+        self.short_layout()
     }
 
-    /// Builds both test programs, plain and with sanitizers.
+    /// Compares the headers with the list for addresses of 32 bits: at compile time, because the programs cannot be linked on every machine.
+    fn short_layout(&self) -> Done {
+        let golden = self.tests().join("layout32.golden");
+        let golden = fs::read_to_string(&golden).map_err(|error| format!("{}: {error}", golden.display()))?;
+        let file = self.built("layout32.c");
+        install::write(&file, &assertions(&golden))?;
+        let empty = ["-m32", "-fsyntax-only", "-include", "time.h", "-x", "c", "/dev/null"];
+        let has_headers = |flags: &[&str]| works("cc", &[&empty[..], flags].concat());
+        // Without the headers for 32 bits, those of 64 do. They include a list of the functions that the C library lacks.
+        let stubs = self.built("m32");
+        install::write(&stubs.join("gnu/stubs-32.h"), "")?;
+        let folder = format!("/usr/include/{}", said(Command::new("cc").arg("-print-multiarch"))?.trim());
+        let stubs = stubs.to_string_lossy();
+        let borrowed = ["-isystem", &*stubs, "-isystem", &*folder];
+        let Some(flags) = [&[][..], &borrowed[..]].into_iter().find(|flags| has_headers(flags)) else {
+            return skipped("the layout for addresses of 32 bits", "apt-get install gcc-multilib");
+        };
+        let mut command = self.compiler("cc");
+        said(command.args(["-m32", "-std=c11", "-fsyntax-only"]).args(flags).arg(&file))?;
+        passed(&format!(
+            "layout for addresses of 32 bits: {} sizes, offsets and constants",
+            golden.lines().count()
+        ))
+    }
+
+    /// Builds the test programs, plain and with sanitizers.
     fn programs(&self) -> Done {
-        for name in ["abi", "misuse"] {
+        for name in PROGRAMS {
             for (end, flags) in [("", &[][..]), ("-asan", &SANITIZE[..])] {
                 let mut command = self.compiler("cc");
                 command.args(["-std=c11", "-O1", "-g"]).args(flags);
+                command.args((name == EXTENDED).then_some("-DKIT_EXTENDED"));
                 command.args(sources(&self.tests().join(name))?).args(sources(&self.tests().join("kit"))?);
                 self.link_to(&mut command);
                 said(command.args(["-lpthread", "-ldl", "-o"]).arg(self.built(&format!("{name}{end}"))))?;
@@ -204,12 +236,15 @@ impl House {
         let exported = said(Command::new("nm").args(["-D", "-S", "--defined-only"]).arg(library))?;
         let exported: BTreeSet<String> = exported.lines().filter_map(symbol).collect();
         equal("exports", &exported.iter().map(String::as_str).collect(), &listed)?;
-        let functions: BTreeSet<&str> = listed.into_iter().filter(|name| !name.contains(' ')).collect();
-        for name in ["abi", "misuse"] {
+        let functions = listed.into_iter().filter(|name| !name.contains(' '));
+        let (extended, base): (BTreeSet<&str>, BTreeSet<&str>) =
+            functions.partition(|name| name.starts_with("tidesdb_x_"));
+        for name in PROGRAMS {
             let known = said(Command::new(self.built(name)).arg("--functions"))?;
-            equal(name, &known.lines().collect(), &functions)?;
+            equal(name, &known.lines().collect(), if name == EXTENDED { &extended } else { &base })?;
         }
-        passed(&format!("symbols: exactly {} functions, all counted by the tests", functions.len()))
+        let (base, extended) = (base.len(), extended.len());
+        passed(&format!("symbols: exactly {base} and {extended} functions, all counted by the tests"))
     }
 
     /// Runs a program with copy relocations of the library's data, at a fixed address and position-independent.
@@ -301,15 +336,15 @@ impl House {
         passed(&sizes.join(", "))
     }
 
-    /// Runs both programs plain, with sanitizers and under valgrind; runs all of them, even if one fails.
+    /// Runs the programs plain, with sanitizers and under valgrind. The first one that fails is the last, so that its output ends that of the stage.
     fn runs(&self) -> Done {
         let mut runs = Vec::new();
-        for name in ["abi", "misuse"] {
+        for name in PROGRAMS {
             runs.push(Command::new(self.built(name)));
             runs.push(in_memory(Command::new(self.built(&format!("{name}-asan")))));
         }
         if works("valgrind", &["--version"]) {
-            for name in ["abi", "misuse"] {
+            for name in PROGRAMS {
                 let mut command = Command::new("valgrind");
                 command.args(VALGRIND).arg(self.built(name)).arg("--together").env("TDB_SIZE", "50");
                 command.env("TDB_TIMEOUT", "120");
@@ -318,8 +353,7 @@ impl House {
         } else {
             skipped("valgrind", "apt-get install valgrind")?;
         }
-        let failed: Vec<_> = runs.iter_mut().filter_map(|command| shown(command).err()).collect();
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+        runs.iter_mut().try_for_each(shown)
     }
 
     fn pkg_config(&self, args: &[&str]) -> Result<Vec<String>, String> {
@@ -394,6 +428,23 @@ impl House {
         prints("py", &mut command)
     }
 
+    /// Builds and runs the tests of the header for C++, plain and with sanitizers.
+    fn cpp(&self) -> Done {
+        if !works("c++", &["-std=c++20", "-x", "c++", "-fsyntax-only", "/dev/null"]) {
+            return skipped("the header for C++20", "apt-get install g++");
+        }
+        for (end, flags) in [("", &[][..]), ("-asan", &SANITIZE[..])] {
+            let (program, folder) = (self.built(&format!("cpp{end}")), self.built(&format!("cpp{end}.run")));
+            let mut command = self.compiler("c++");
+            command.args(["-std=c++20", "-Wconversion", "-Wshadow", "-O1", "-g"]).args(flags);
+            self.link_to(command.arg(self.tests().join("cpp/main.cpp")));
+            said(command.arg("-o").arg(&program))?;
+            fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            said(Command::new(&program).current_dir(&folder))?;
+        }
+        passed("tidesdb/extended.hpp in C++20, plain and with sanitizers")
+    }
+
     /// Builds an example as described in its first lines and runs it.
     fn example(&self, compiler: &str, standard: &str, end: &str, kind: &str, flags: &[String]) -> Done {
         let program = self.built(&format!("kv-{end}{kind}"));
@@ -455,6 +506,21 @@ fn programs(tree: &Tree) -> Vec<Program> {
             let prints = next.map_or(String::new(), Fence::text);
             out.push(Program { place: format!("{path}:{}", fence.line), text: fence.text(), prints });
         }
+    }
+    out
+}
+
+/// Returns a C file that compiles if the headers agree with a list of sizes, offsets and constants.
+fn assertions(golden: &str) -> String {
+    let mut out =
+        "#include <stddef.h>\n#include <tidesdb/extended.h>\n#include <tidesdb/tidesdb.h>\n".to_owned();
+    for (name, number) in golden.lines().filter_map(|line| line.split_once(' ')) {
+        let what = match name.split_once('.') {
+            Some((structure, field)) => format!("offsetof({structure}, {field})"),
+            None if name.ends_with("_t") => format!("sizeof({name})"),
+            None => format!("(int)({name})"),
+        };
+        out.push_str(&format!("_Static_assert({what} == {number}, \"{name}\");\n"));
     }
     out
 }
@@ -532,6 +598,14 @@ fn skipped(what: &str, how: &str) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_line_of_a_list_is_an_assertion() {
+        let file = assertions("a_t 16\na_t.b 4\nCODE -3\n");
+        for assertion in ["sizeof(a_t) == 16", "offsetof(a_t, b) == 4", "(int)(CODE) == -3"] {
+            assert!(file.contains(&format!("_Static_assert({assertion}, ")), "{file}");
+        }
+    }
 
     #[test]
     fn differences_are_found_in_any_line() {

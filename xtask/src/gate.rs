@@ -25,8 +25,8 @@ const THROUGH_C: &str = "c-";
 /// Maximum ratio of the instructions of a call through C to those of the engine.
 const C_MAX: f64 = 1.1;
 /// A call that takes at most this many instructions more than the engine is not over its limit: the extra cost of a call does not
-/// depend on what is called.
-const C_EXTRA: f64 = 200.0;
+/// depend on what is called. Of a get, 126 of them are `malloc` and `free` of the value.
+const C_EXTRA: f64 = 220.0;
 
 /// Returns the reason why nothing can be counted here, if there is one.
 pub(crate) fn hindrance() -> Option<&'static str> {
@@ -143,16 +143,16 @@ mod tests {
 
     #[test]
     fn a_call_through_c_may_cost_little_more() {
-        let counts = [("a", 10_000.0), ("b", 1_000.0), ("c-a", 10_900.0), ("c-b", 1_201.0)];
+        let counts = [("a", 10_000.0), ("b", 1_000.0), ("c-a", 10_900.0), ("c-b", 1_221.0)];
         let (table, over) =
-            judge(&counts.map(|(n, c)| (n.to_owned(), c)), "a 10000\nb 1000\nc-a 10900\nc-b 1201\n");
+            judge(&counts.map(|(n, c)| (n.to_owned(), c)), "a 10000\nb 1000\nc-a 10900\nc-b 1221\n");
         assert_eq!(over, ["c-b"]);
-        assert!(table.contains("+0.0 %  1.09 x Rust\n") && table.contains("1.20 x Rust  OVER"), "{table}");
-        let counts = [("a", 100.0), ("c-a", 300.0)].map(|(n, c)| (n.to_owned(), c));
+        assert!(table.contains("+0.0 %  1.09 x Rust\n") && table.contains("1.22 x Rust  OVER"), "{table}");
+        let counts = [("a", 100.0), ("c-a", 320.0)].map(|(n, c)| (n.to_owned(), c));
         assert_eq!(
-            judge(&counts, "a 100\nc-a 300\n").1,
+            judge(&counts, "a 100\nc-a 320\n").1,
             [""; 0],
-            "200 instructions more are the price of a call"
+            "220 instructions more are the price of a call"
         );
     }
 

@@ -14,7 +14,8 @@ use std::process::Command;
 /// The package of the C library.
 pub(crate) const CRATE: &str = "crates/tidesdb-capi";
 
-const HEADERS: [&str; 5] = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h", "xxhash.h"];
+const HEADERS: [&str; 7] =
+    ["db.h", "tidesdb.h", "extended.h", "extended.hpp", "objstore.h", "tidesdb_version.h", "xxhash.h"];
 
 /// Removes debug information, and the code for link-time optimisation that only rustc could use.
 const STRIP_ARCHIVE: [&str; 3] = ["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
@@ -36,11 +37,13 @@ pub(crate) struct Shape {
     pub(crate) debug_files: bool,
     /// The target of the compiler; `None` for this machine.
     pub(crate) target: Option<String>,
+    /// True to install the library for object stores in S3, too.
+    pub(crate) s3: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { libdir: "lib".to_owned(), debug_files: false, target: None }
+        Self { libdir: "lib".to_owned(), debug_files: false, target: None, s3: false }
     }
 }
 
@@ -158,8 +161,12 @@ fn parse(args: &[String]) -> Result<Plan, String> {
     let (mut prefix, mut destdir, mut shape) = (None, None, Shape::default());
     let mut args = args.iter();
     while let Some(key) = args.next() {
-        if key == "--debug-files" {
-            shape.debug_files = true;
+        match key.as_str() {
+            "--debug-files" => shape.debug_files = true,
+            "--s3" => shape.s3 = true,
+            _ => {}
+        }
+        if ["--debug-files", "--s3"].contains(&key.as_str()) {
             continue;
         }
         let mut value = || args.next().ok_or(format!("`{key}` needs a value"));
@@ -170,7 +177,7 @@ fn parse(args: &[String]) -> Result<Plan, String> {
             "--target" => shape.target = Some(target_of(value()?)?),
             other => {
                 return Err(format!(
-                    "unknown option `{other}`; the options are --prefix, --destdir, --libdir, --target and --debug-files"
+                    "unknown option `{other}`; the options are --prefix, --destdir, --libdir, --target, --debug-files and --s3"
                 ));
             }
         }
@@ -225,6 +232,9 @@ pub(crate) fn install(root: &Path, prefix: &Path, shape: &Shape) -> Done {
         let text = read(&source.join("packaging").join(template))?;
         write(&lib.join(to), &fill(&text, &version, &native, shape)?)?;
     }
+    if shape.s3 {
+        install_s3(root, &built, prefix, shape)?;
+    }
     println!("installed libtidesdb {} below {}", version.full, prefix.display());
     Ok(())
 }
@@ -248,6 +258,21 @@ fn install_libraries(built: &Path, prefix: &Path, version: &Version, shape: &Sha
         to = name;
     }
     Ok(())
+}
+
+/// Builds the library for object stores in S3 and installs it beside the other one, which loads it by its name.
+fn install_s3(root: &Path, built: &Path, prefix: &Path, shape: &Shape) -> Done {
+    let target = shape.target.as_ref().map_or_else(String::new, |target| format!("--target {target}"));
+    Cargo::new(&format!("build --profile {DIST} --package tidesdb-s3 --lib {target}")).run(root)?;
+    let (folder, name) = match shape.kind() {
+        Kind::Elf => (shape.libdir.as_str(), "libtidesdb_s3.so"),
+        Kind::Apple => (shape.libdir.as_str(), "libtidesdb_s3.dylib"),
+        Kind::Windows => ("bin", "tidesdb_s3.dll"),
+    };
+    let to = prefix.join(folder).join(name);
+    copy(&built.join(name), &to, 0o755)?;
+    let debug = shape.debug_files.then(|| prefix.join(&shape.libdir).join(".debug"));
+    strip_with(&shape.tool("objcopy"), &to, debug.as_deref())
 }
 
 /// Installs the import library of the DLL, and the list that it is made from, for the tools of other compilers.
@@ -324,9 +349,14 @@ fn build(root: &Path, shape: &Shape) -> Result<String, String> {
     let list = target(root).join("tidesdb-native-libs");
     let print = format!("--print=native-static-libs={}", list.display());
     let target = shape.target.as_ref().map_or_else(String::new, |target| format!("--target {target}"));
-    Cargo::new(&format!("rustc --profile {DIST} --package tidesdb-capi --lib {target} --"))
-        .args(&[print])
-        .run(root)?;
+    let build = |kinds: &str| {
+        Cargo::new(&format!(
+            "rustc --profile {DIST} --package tidesdb-capi --lib --crate-type {kinds} {target}"
+        ))
+    };
+    // Cargo optimises across crates only where no Rust library is made as well: that saves half a megabyte.
+    build("cdylib").args(&["--config".to_owned(), format!("profile.{DIST}.lto=\"fat\"")]).run(root)?;
+    build("staticlib,lib").args(&["--".to_owned(), print]).run(root)?;
     let libs = read(&list)?;
     let mut kept: Vec<&str> = Vec::new();
     for lib in libs.split_whitespace() {
@@ -409,6 +439,21 @@ pub(crate) fn remove(folder: &Path) -> Done {
         }
         _ => Ok(()),
     }
+}
+
+/// Creates a folder without anything in it.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn emptied(folder: &Path) -> Done {
+    remove(folder)?;
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// Lets `command`, and the programs that it builds, find the library below `prefix`.
+pub(crate) fn found_by(command: &mut Command, prefix: &Path) {
+    let lib = prefix.join("lib");
+    command.env("PKG_CONFIG_PATH", lib.join("pkgconfig")).env("LD_LIBRARY_PATH", lib);
 }
 
 /// Copies a file; creates the target folder if needed.
@@ -536,7 +581,7 @@ mod tests {
         }
         let shape =
             plan(&["--debug-files", "--libdir", "lib//x/", "--prefix", "/usr"]).expect("a plan").shape;
-        assert_eq!(shape, Shape { libdir: "lib/x".to_owned(), debug_files: true, target: None });
+        assert_eq!(shape, Shape { libdir: "lib/x".to_owned(), debug_files: true, target: None, s3: false });
         let here = Path::new("/here");
         let folder = |args: &[&str]| plan(args).expect("a plan").folder(here);
         assert_eq!(folder(&["--prefix", "/usr"]), Path::new("/usr"));

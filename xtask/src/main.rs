@@ -18,6 +18,7 @@ mod inject;
 mod licenses;
 mod trial;
 mod package;
+mod s3;
 mod npm;
 mod clients;
 mod wine;
@@ -26,9 +27,11 @@ mod platforms;
 mod single;
 mod weight;
 mod wheel;
+mod go;
 mod guided;
 mod sim;
 mod book;
+mod integrations;
 mod stages;
 mod soak;
 mod release;
@@ -43,17 +46,22 @@ cargo xtask COMMAND
   quick               before each commit: tidy, format, clippy, unit tests
   test                all tests, including doc tests and the examples that check themselves
   tidy [--stats]      the project rules; --stats also prints code statistics
-  ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
-                      hour; `brief` are those of the build server besides `tidy` and `test`
-                      stages: tidy lint msrv platforms test bench gate weight report docs book c npm clients package loom crash faults
-                      sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors families sectors mounts
-                      latency memory asan miri python;
+  ci [STAGE...]       the stages of a check run; default: all but `clients`, `package` and `integrations`, in about three
+                      quarters of an hour; `brief` are those of the build server besides `tidy` and `test`
+                      stages: tidy lint msrv platforms test bench gate weight report docs book c go npm clients package loom crash
+                      faults sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors families sectors
+                      mounts latency memory asan miri python integrations;
                       `report` opens the benchmark report and that of a database in Chromium, `c` tests the
-                      C library (needs a C compiler and pkg-config), `npm` and `clients` test it from other
+                      C library (needs a C compiler and pkg-config), `go`, `npm` and `clients` test it from other
                       languages, `package` builds packages, and the crates as the registry would
-  install --prefix DIR [--destdir DIR] [--libdir DIR] [--target TARGET] [--debug-files]
+  install --prefix DIR [--destdir DIR] [--libdir DIR] [--target TARGET] [--debug-files] [--s3]
                       installs the C library with its headers, for pkg-config and CMake; --target installs it
-                      for another system; --debug-files keeps debug information in .debug next to the libraries
+                      for another system; --debug-files keeps debug information in .debug next to the libraries;
+                      --s3 installs the library for object stores in S3, too
+  s3 [--only PART] [--mib N] [--kills N] [FILTER]
+                      tests object stores in S3 with servers on this machine: s3s-fs, which it installs, and moto if it is
+                      there (pip install 'moto[server]'); PART is one of: s3s moto c program lint; default: all, with a load of 1024 MiB
+                      and 50 kills
   dll                 tests the C library for Windows with C programs under Wine (needs gcc-mingw-w64 and wine64)
   package [--debug-files] [--try DIR]
                       builds Debian packages, a tar.gz and checksums in target/package; --try installs the
@@ -64,6 +72,15 @@ cargo xtask COMMAND
                       crates programs packages wheels
   npm [SECONDS [SEED]]
                       tests the npm package tidesdb with the C library: examples, then random transactions
+  go [--prefix DIR] [--seeds N] [--rounds N] [--bench] [-- ARGS]
+                      tests the Go module with the C library, which it installs in target/go unless there is one in DIR; N
+                      seeds of random calls, N calls of each function in the test of the memory; --bench compares it with
+                      Pebble instead (needs Go; --bench fetches modules)
+  integrations [NAME]... [--short] [--rocksdb] [--rounds N] [--seconds N] [--seed N]
+                      runs the tests of the systems below which the engine works, on its stores and on their own ones, then
+                      kills the nodes of a cluster in N rounds of N seconds and takes the power of simulated disks 100 times;
+                      --rocksdb tests the store on RocksDB, too, which takes long to compile unless ROCKSDB_LIB_DIR names a
+                      library; --short takes a minute and is the stage of that name. NAME is one of: openraft
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
   platforms [NAME...]
                       compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs its tests and
@@ -109,11 +126,12 @@ cargo xtask COMMAND
 type Command = fn(&Path, &[String]) -> Done;
 
 /// The commands besides `tidy`, which has its own exit code, and the programs of the test kit.
-const COMMANDS: [(&str, Command); 25] = [
+const COMMANDS: [(&str, Command); 28] = [
     ("quick", |root, _| stages::run(root, &["tidy", "lint", "unit"])),
     ("test", |root, _| stages::run(root, &["test"])),
     ("ci", stages::ci),
     ("install", install::run),
+    ("s3", s3::run),
     ("dll", |root, _| dll::run(root)),
     ("package", package::run),
     ("release", release::run),
@@ -121,6 +139,8 @@ const COMMANDS: [(&str, Command); 25] = [
     ("clients", |root, _| clients::run(root)),
     ("platforms", platforms::run),
     ("wheel", wheel::run),
+    ("go", go::run),
+    ("integrations", integrations::run),
     ("api", |root, _| stages::api(root)),
     ("book", book::run),
     ("loom", stages::loom),
@@ -208,7 +228,8 @@ mod tests {
                     commands.extend(cell.split('`').skip(2).step_by(2));
                 }
                 for command in commands {
-                    let end = command.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+                    let end =
+                        command.find(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '-');
                     let word = &command[..end.unwrap_or(command.len())];
                     named += 1;
                     assert!(

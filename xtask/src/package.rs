@@ -184,7 +184,7 @@ impl Workshop {
 
     /// Creates the whole tree below `prefix`: libraries, headers, the program, documents.
     fn tree(&self, prefix: &Path, libdir: &str, zsh: &str) -> Done {
-        let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files, target: None };
+        let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files, ..Shape::default() };
         install::install(&self.root, prefix, &shape)?;
         for name in ["tidesdb", "tidesdb-bench"] {
             let program = prefix.join("bin").join(name);

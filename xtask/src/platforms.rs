@@ -119,6 +119,7 @@ const PLATFORMS: [Platform; 7] = [
             steps: &[
                 Step { what: "leaf crates", cargo: LEAVES, left_out: &[] },
                 Step { what: "engine", cargo: ENGINE, left_out: &[] },
+                Step { what: "C library", cargo: CAPI, left_out: &[] },
             ],
         }),
     },
@@ -165,6 +166,9 @@ const LEAVES: &str = "test --lib --tests -p tidesdb-io -p tidesdb-sync -p tidesd
 
 /// The tests of the engine.
 const ENGINE: &str = "test --lib --tests -p tidesdb-engine";
+
+/// The tests of the C library: layouts, handles, settings.
+const CAPI: &str = "test --lib -p tidesdb-capi";
 
 /// The tests of the programs, of the C library and of the crates beside the engine.
 const PROGRAMS: &str = "test --lib --bins --tests -p tidesdb-typed -p tidesdb-tokio -p tidesdb-objects \

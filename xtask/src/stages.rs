@@ -3,13 +3,15 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, DIST, Done, host, shown, target, works};
-use crate::{api, book, clients, ctests, gate, npm, package, platforms, sim, tidy, weight, wheel};
+use crate::{
+    api, book, clients, ctests, gate, go, integrations, npm, package, platforms, sim, tidy, weight, wheel,
+};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-pub(crate) const ALL: [&str; 37] = [
+pub(crate) const ALL: [&str; 39] = [
     "tidy",
     "lint",
     "msrv",
@@ -22,6 +24,7 @@ pub(crate) const ALL: [&str; 37] = [
     "docs",
     "book",
     "c",
+    "go",
     "npm",
     "clients",
     "package",
@@ -47,17 +50,19 @@ pub(crate) const ALL: [&str; 37] = [
     "asan",
     "miri",
     "python",
+    "integrations",
 ];
 
 /// Stages that take many minutes or much network traffic and depend on few changes. They run only if named.
-const ON_REQUEST: [&str; 2] = ["clients", "package"];
+const ON_REQUEST: [&str; 3] = ["clients", "package", "integrations"];
 
 /// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 11] = [
+const BRIEF: [&str; 12] = [
     "lint",
     "platforms",
     "docs",
     "c",
+    "go",
     "crash",
     "faults",
     "kill",
@@ -100,15 +105,15 @@ const LOCK_FREE: [&str; 3] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync
 /// Packages with loom models.
 const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync", "tidesdb-engine"];
 
-/// The peers need C++ and are built on request only.
-const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
+/// The peers need C++, and S3 needs TLS: they are built on request only.
+const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers --exclude tidesdb-s3";
 
 /// Crates without doc tests. `doctest = false` in their manifests has no effect on a command that names the doc tests. Without the benchmark,
 /// crates would have other features than in their tests, and would be built once more.
 const UNDOCUMENTED: &str = "--exclude tidesdb-capi --exclude tidesdb-console";
 
 /// What is tested on other systems than Linux: not the Python package, whose tests need an interpreter, nor the benchmark, the test kit and this program, which measure and crash by means of Linux.
-const PORTABLE: &str = "--workspace --exclude tidesdb-bench-peers --exclude tidesdb-python --exclude tidesdb-bench --exclude testkit --exclude xtask";
+const PORTABLE: &str = "--workspace --exclude tidesdb-bench-peers --exclude tidesdb-s3 --exclude tidesdb-python --exclude tidesdb-bench --exclude testkit --exclude xtask";
 
 /// Result of a stage.
 pub(crate) enum Outcome {
@@ -190,10 +195,12 @@ fn stage(root: &Path, name: &str) -> Staged {
             Some(why) => return Ok(Outcome::Skipped(why)),
             None => ctests::run(root),
         },
+        "go" => return go::stage(root),
         "npm" => return npm::stage(root),
         "clients" => clients::run(root),
         "package" => return packages_and_crates(root),
         "python" => return wheel::stage(root),
+        "integrations" => return integrations::stage(root),
         "report" => return report(root),
         "docs" => docs(root),
         "book" => return book(root),

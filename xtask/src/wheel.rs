@@ -1,8 +1,10 @@
 //! `cargo xtask wheel`: the Python package in `bindings/python`: builds it with maturin, tests it, and measures it beside other stores.
 //!
 //! Tools of Python are installed into environments of their own below the target folder. `PYTHON` names another interpreter than `python3`.
-//! The program `tidesdb` is a file in the wheel, beside the extension module: it starts in milliseconds, and handles signals, the terminal and
-//! its exit codes itself, which it could not as a function within an interpreter.
+//!
+//! A wheel for release (`--release`, and any for another system) has the program `tidesdb` too, and runs on older systems. The program is a file
+//! beside the extension module: it starts in milliseconds, and handles signals, the terminal and its exit codes itself, which it could not as a
+//! function within an interpreter. To build it takes more processor time than the rest, and the linker is a download of hundreds of megabytes.
 
 use crate::cargo::{DIST, Done, host, said, shown, target, works};
 use crate::install::{copy, read, remove, write};
@@ -17,6 +19,8 @@ use std::process::Command;
 const PACKAGE: &str = "bindings/python";
 /// The profile of a wheel that is tested.
 const QUICK: &str = "quick";
+/// That of a wheel for this machine, which somebody waits for: it takes a fifth less time than the one for releases and figures.
+const PLAIN: &str = "release";
 /// What builds a wheel.
 const BUILD: &[&str] = &["maturin>=1.7,<2"];
 /// The same with a linker that makes it run on older systems, for release.
@@ -30,12 +34,26 @@ const GLIBC: &str = "2.28";
 /// The oldest Python, as a tuple of Python.
 const OLDEST: &str = "(3, 11)";
 
+/// Set for the tests of a wheel for release: they then fail if the program is missing.
+const HAS_PROGRAM: &str = "TIDESDB_WHEEL_HAS_PROGRAM";
+
+/// Which wheel to build.
+#[derive(Clone, Copy)]
+pub(crate) struct Wheel<'a> {
+    /// The platform; `None` = this machine.
+    pub other: Option<&'a str>,
+    pub profile: &'a str,
+    /// With the program, and for older systems.
+    pub release: bool,
+}
+
 /// What to do.
 #[derive(Debug, Default, PartialEq)]
 struct Plan {
     /// The name of a platform to build for.
     target: Option<String>,
     profile: Option<String>,
+    release: bool,
     test: bool,
     stress: Option<u32>,
     bench: bool,
@@ -52,12 +70,19 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if let Some(why) = hindrance() {
         return Err(why);
     }
-    let profile =
-        plan.profile.as_deref().unwrap_or(if plan.test || plan.stress.is_some() { QUICK } else { DIST });
-    let wheel = build(root, plan.target.as_deref(), profile)?;
+    let release = plan.release || plan.target.is_some();
+    let default = if plan.test || plan.stress.is_some() {
+        QUICK
+    } else if release || plan.bench {
+        DIST
+    } else {
+        PLAIN
+    };
+    let profile = plan.profile.as_deref().unwrap_or(default);
+    let wheel = build(root, Wheel { other: plan.target.as_deref(), profile, release })?;
     println!("{}", wheel.display());
     if plan.test {
-        test(root, &wheel, &plan.rest)?;
+        test(root, &wheel, release, &plan.rest)?;
     }
     if let Some(minutes) = plan.stress {
         let python = environment(root, "test", TEST)?;
@@ -86,8 +111,8 @@ pub(crate) fn stage(root: &Path) -> Staged {
             return Ok(Outcome::Skipped(format!("pip cannot fetch what is needed: {last}")));
         }
     }
-    let wheel = build(root, None, QUICK)?;
-    test(root, &wheel, &[])?;
+    let wheel = build(root, Wheel { other: None, profile: QUICK, release: false })?;
+    test(root, &wheel, false, &[])?;
     Ok(Outcome::Passed)
 }
 
@@ -99,6 +124,7 @@ fn parse(args: &[String]) -> Result<Plan, String> {
         match arg.as_str() {
             "--target" => plan.target = Some(value()?),
             "--profile" => plan.profile = Some(value()?),
+            "--release" => plan.release = true,
             "--test" => plan.test = true,
             "--stress" => {
                 let minutes = value()?.parse().map_err(|_| "--stress needs a number of minutes")?;
@@ -108,8 +134,8 @@ fn parse(args: &[String]) -> Result<Plan, String> {
             "--" => plan.rest = args.by_ref().cloned().collect(),
             other => {
                 return Err(format!(
-                    "unknown argument `{other}`; usage: cargo xtask wheel [--target arm64|windows] [--profile NAME] [--test] \
-                     [--stress MINUTES] [--bench] [-- ARGS]"
+                    "unknown argument `{other}`; usage: cargo xtask wheel [--release] [--target arm64|windows] [--profile NAME] \
+                     [--test] [--stress MINUTES] [--bench] [-- ARGS]"
                 ));
             }
         }
@@ -152,12 +178,12 @@ fn environment(root: &Path, name: &str, packages: &[&str]) -> Result<PathBuf, St
     Ok(python)
 }
 
-/// Builds the wheel, for this machine or for the platform called `other`, and returns its path.
+/// Builds a wheel and returns its path.
 ///
 /// # Errors
 /// If a tool is missing, or the build fails.
-pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<PathBuf, String> {
-    let older = profile == DIST && cfg!(target_os = "linux") && other != Some("windows");
+pub(crate) fn build(root: &Path, Wheel { other, profile, release }: Wheel<'_>) -> Result<PathBuf, String> {
+    let older = release && profile == DIST && cfg!(target_os = "linux") && other != Some("windows");
     let python = match older {
         true => environment(root, "release", RELEASE)?,
         false => environment(root, "build", BUILD)?,
@@ -167,11 +193,17 @@ pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<P
         None => (String::new(), Vec::new()),
     };
     let package = root.join(PACKAGE);
-    program(root, &triple, profile, older, &env)?;
+    let data = package.join("tidesdb.data");
+    remove(&data.join("scripts"))?;
+    std::fs::create_dir_all(&data).map_err(|e| format!("{}: {e}", data.display()))?; // maturin wants it
+    if release {
+        program(root, &triple, profile, older, &env)?;
+    }
     for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
         copy(&root.join(license), &package.join(license), 0o644)?;
     }
-    write(&package.join("LICENSE-THIRD-PARTY"), &licenses::text(root, &["tidesdb-python", "tidesdb-cli"])?)?;
+    let crates: &[&str] = if release { &["tidesdb-python", "tidesdb-cli"] } else { &["tidesdb-python"] };
+    write(&package.join("LICENSE-THIRD-PARTY"), &licenses::text(root, crates)?)?;
     let out = target(root).join("wheels").join(if triple.is_empty() { "here" } else { &triple });
     remove(&out)?;
     let mut maturin = Command::new(&python);
@@ -203,9 +235,7 @@ pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<P
 fn program(root: &Path, triple: &str, profile: &str, alone: bool, env: &Environment) -> Done {
     let host = if alone && triple.is_empty() { host()? } else { triple.to_owned() };
     let single = Single { triple: &host, env, profile, features: features!(), alone };
-    let scripts = root.join(PACKAGE).join("tidesdb.data/scripts");
-    remove(&scripts)?;
-    single.build(root, &scripts.join(single.file()))
+    single.build(root, &root.join(PACKAGE).join("tidesdb.data/scripts").join(single.file()))
 }
 
 /// Installs the wheel into an environment.
@@ -220,14 +250,18 @@ fn pip_install(python: &Path) -> Command {
     pip
 }
 
-/// Tests the wheel as it is installed.
+/// Tests the wheel as it is installed; one for release with its program.
 ///
 /// # Errors
 /// If the packages for the tests cannot be installed, or a test fails.
-pub(crate) fn test(root: &Path, wheel: &Path, args: &[String]) -> Done {
+pub(crate) fn test(root: &Path, wheel: &Path, release: bool, args: &[String]) -> Done {
     let python = environment(root, "test", TEST)?;
     install(&python, wheel)?;
-    shown(python_in(root, &python).args(["-m", "pytest", "-q"]).args(args))
+    let mut pytest = python_in(root, &python);
+    if release {
+        pytest.env(HAS_PROGRAM, "1");
+    }
+    shown(pytest.args(["-m", "pytest", "-q"]).args(args))
 }
 
 /// Returns a command for Python in the folder of the package.
@@ -249,6 +283,7 @@ mod tests {
     fn arguments_are_read() {
         let stress = Plan { stress: Some(10), test: true, ..Plan::default() };
         assert_eq!(plan("--test --stress 10"), Ok(stress));
+        assert_eq!(plan("--release"), Ok(Plan { release: true, ..Plan::default() }));
         let rest = Plan { bench: true, rest: vec!["--rows".to_owned(), "9".to_owned()], ..Plan::default() };
         assert_eq!(plan("--bench -- --rows 9"), Ok(rest));
         for wrong in ["--stress soon", "--target", "--fast", "--target arm64 --test"] {

@@ -8,9 +8,10 @@ use tidesdb::{WriteBatch, WriteOptions};
 
 use crate::buffer::{Bytes, PIECE_BYTES};
 use crate::failure::raise;
-use crate::family::{add, operand, write_options};
+use crate::family::add;
 use crate::handle::{Guarded, Owned, Shared, run};
-use crate::options::{self, Expiry, Mode, Moment};
+use crate::operators::operand;
+use crate::options::{self, Expiry, Mode, Moment, write_options};
 use crate::pairs::each_chunk;
 use crate::rows;
 use crate::snapshot::with_family;
@@ -85,7 +86,7 @@ impl Batch {
         py: Python<'_>,
         key: Bytes<'_>,
         value: Bytes<'_>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -98,7 +99,7 @@ impl Batch {
         &self,
         py: Python<'_>,
         items: &Bound<'_, PyAny>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -163,6 +164,15 @@ impl Batch {
         let operand = self::operand(operand)?;
         // A merge operator in Python may check the operand.
         self.change_detached(py, family, |batch, family| batch.merge(family, &key, &operand))
+    }
+
+    /// Appends the writes of another batch of the same database behind those of this one. The other batch keeps them.
+    fn append(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
+        self.shared.check(py)?;
+        // A copy: two threads that append two batches to each other would wait for each other's lock.
+        let mut copy = Owned::new(WriteBatch::new());
+        other.get().batch.with(py, |batch| run(py, || copy.append(batch)))??;
+        self.batch.with(py, |batch| run(py, || batch.append(&copy)))?
     }
 
     /// Commits the batch and empties it. Returns the sequence number.

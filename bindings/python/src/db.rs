@@ -3,19 +3,25 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use tidesdb::Isolation;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use tidesdb::internals::stats::counts;
+use tidesdb::{Error, Ingest, Isolation};
 
 use crate::batch::Batch;
+use crate::buffer::Bytes;
+use crate::failure;
 use crate::family::Family;
 use crate::figures;
 use crate::handle::{self, Shared};
 use crate::options::{self, Folder, Level, Mode, Span};
-use crate::snapshot::Snapshot;
+use crate::pairs;
+use crate::rows;
+use crate::snapshot::{Snapshot, Which};
 use crate::transaction::Transaction;
 
-/// An open database: `tidesdb.open(path)`, or `tidesdb.Db(path)`. It is a dictionary of its default family, and gives access to the others. Any thread may use it.
+/// An open database: `tidesdb.open(path)`, or `tidesdb.Db(path)`. Its calls are those of its default family, and it gives access to the others. Any thread may use it.
 ///
 /// Use it as `with tidesdb.open(path) as db`, or call `close`; what is open at the end of the interpreter is closed then.
 #[pyclass(frozen, extends = Family, module = "tidesdb")]
@@ -30,6 +36,11 @@ impl Db {
     /// If Python has no memory.
     pub(crate) fn make(py: Python<'_>, db: tidesdb::Db, path: PathBuf, is_owner: bool) -> PyResult<Py<Self>> {
         Py::new(py, Self::initializer(db, path, is_owner))
+    }
+
+    /// The database with all that its handles share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     fn initializer(db: tidesdb::Db, path: PathBuf, is_owner: bool) -> PyClassInitializer<Self> {
@@ -50,25 +61,27 @@ impl Db {
     }
 }
 
-/// Opens the database in the folder `path`; creates it if there is none.
+/// Opens the database in the folder `path`; creates it if there is none. A database without a family called "default", as the C library makes
+/// them, gets one, unless `default_family_name` names a family that it has. To be only read, it must have the one or the other.
 ///
 /// Options of the database, with the names of the engine:
 ///
 /// sync: when a write is durable: "full" (default), before the call returns; "none"; or seconds, at most that much later
 /// memory_limit: bytes that it may use, of all kinds; 0 (default): half of what the process may use
 /// cache_bytes: bytes of decoded blocks in memory
-/// create_if_missing, read_only: default True, False
+/// resources: a `Resources` that other databases share
+/// create_if_missing, error_if_exists, read_only: default True, False, False
 /// recovery: what an open does about damage in the log: "tail" (default), "strict", "point_in_time", "salvage"
 /// history_bytes: how much past `snapshot_at` can read
 /// merge_operators: those in Python that its families use
-/// default_family_name, allow_unknown, background_threads, merge_parts, compaction_bytes_per_second, memtables_bytes_max,
-/// active_memtables_bytes_max, wal_bytes_max, wal_segment_bytes, disk_free_min, disk_reserve_bytes, foreground_recovery_bytes, mmap_reads,
-/// mmap_wal, event_log
+/// default_family_name, allow_unknown, background_threads, compaction_bytes_per_second, memtables_bytes_max,
+/// active_memtables_bytes_max, wal_bytes_max, wal_segment_bytes, disk_free_min, disk_reserve_bytes,
+/// mmap_wal, event_log, slow_sync, slow_operation
 ///
 /// Settings of its default family, which `create_family` takes too:
 ///
 /// compression: "lz4" (default), "lz4-fast", "zstd", "snappy", "none"
-/// default_ttl: seconds until a row expires; 0 (default): never
+/// default_ttl: seconds until a row expires that is put without `ttl`; None (default): never
 /// merge_operator: "add", "max", "min", ("append", separator), or a MergeOperator
 /// comparator: the order of the keys: "bytewise" (default), "reverse_bytewise", "u64_le", "i64_le", "c_string", "case_insensitive"
 /// value_threshold: bytes from which on a value lies in a value log
@@ -78,6 +91,31 @@ impl Db {
 #[pyo3(signature = (path, **options))]
 pub(crate) fn open(py: Python<'_>, path: Folder, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Db>> {
     Py::new(py, Db::opened(py, path, options)?)
+}
+
+/// Removes the database in the folder `path`: its own files, and the folder, if nothing else is in it. `Locked` if it is open, `NotFound` if there
+/// is none.
+#[pyfunction]
+pub(crate) fn destroy(py: Python<'_>, path: Folder) -> PyResult<()> {
+    handle::run(py, || tidesdb::Db::destroy(path.0))
+}
+
+/// Counts of the thread that made it, from then on: a part of `profile`.
+#[pyclass(unsendable, module = "tidesdb._tidesdb")]
+pub(crate) struct Profiling(Option<counts::Profiling>);
+
+#[pymethods]
+impl Profiling {
+    #[new]
+    fn new() -> Self {
+        Self(Some(counts::Profiling::begin()))
+    }
+
+    /// Ends, and returns the counts.
+    fn end<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counting = self.0.take().ok_or_else(|| failure::raise(py, &Error::Closed))?;
+        figures::profile(py, &counting.end())
+    }
 }
 
 #[pymethods]
@@ -141,6 +179,50 @@ impl Db {
         self.shared.run(py, |db| Ok(db.families()))
     }
 
+    /// Returns whether there is a family called `name`.
+    fn has_family(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        self.shared.run(py, |db| Ok(db.has_family(name)))
+    }
+
+    /// Returns the settings that differ from their defaults: dictionaries with `family` (`None`: of the database), `name` and `value`.
+    fn changed_settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        figures::settings(py, &self.shared.run(py, |db| Ok(db.changed_settings()))?)
+    }
+
+    /// Takes tables that `TableBuilder`s wrote, of several families, as one commit. `tables` is a mapping of families, or their names, to paths,
+    /// or an iterable of such pairs. Each byte is checked first, and no writer waits.
+    ///
+    /// transfer: "copy" (default), "link": database and caller share the files, or "move": the files lose their names
+    ///
+    /// Returns a dictionary with `seq` (0 if there was nothing to take), `tables`, `rows` and `bytes`.
+    #[pyo3(signature = (tables, *, transfer="copy", sync=None))]
+    fn ingest<'py>(
+        &self,
+        py: Python<'py>,
+        tables: &Bound<'py, PyAny>,
+        transfer: &str,
+        sync: Option<Mode>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.shared.check(py)?;
+        let mut ingest = match transfer {
+            "copy" => Ingest::new(),
+            "link" => Ingest::new().linking(),
+            "move" => Ingest::new().moving(),
+            _ => return Err(failure::invalid(py, "invalid argument: transfer is copy, link or move")),
+        };
+        for pair in pairs::pairs(tables)? {
+            let (family, paths) = pairs::parts(&pair?)?;
+            if paths.is_instance_of::<PyString>() {
+                return Err(PyTypeError::new_err("a list of paths is required, not one path"));
+            }
+            let paths = paths.try_iter()?.map(|path| path?.extract::<Folder>().map(|Folder(path)| path));
+            let paths = paths.collect::<PyResult<Vec<_>>>()?;
+            ingest = ingest.tables(Which::new(&self.shared, &family)?.get(), paths);
+        }
+        let ingest = ingest.options(options::write_options(sync));
+        figures::ingested(py, &self.shared.run(py, |db| db.ingest(&ingest))?)
+    }
+
     /// Begins a batch: `with db.batch() as batch`.
     #[pyo3(signature = (*, sync=None))]
     fn batch(&self, py: Python<'_>, sync: Option<Mode>) -> PyResult<Batch> {
@@ -175,14 +257,26 @@ impl Db {
         self.shared.run(py, tidesdb::Db::sync)
     }
 
-    /// Writes what is in memory to tables, of all families.
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.run(py, tidesdb::Db::flush)
+    /// Writes what is in memory to tables, of all families. With `wait=False` it returns at once, and threads of the engine do it.
+    #[pyo3(signature = (*, wait=true))]
+    fn flush(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        self.shared.run(py, |db| match wait {
+            true => db.flush(),
+            false => db.families().iter().try_for_each(|name| match db.family(name) {
+                Err(Error::NotFound { .. }) => Ok(()), // it was dropped meanwhile
+                family => family?.start_flush(),
+            }),
+        })
     }
 
-    /// Merges the tables of all families.
-    fn compact(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.run(py, tidesdb::Db::compact)
+    /// Merges the tables of all families. With limits: those of the default family with keys from `start` up to, and without, `stop`.
+    #[pyo3(signature = (start=None, stop=None))]
+    fn compact(&self, py: Python<'_>, start: Option<Bytes<'_>>, stop: Option<Bytes<'_>>) -> PyResult<()> {
+        if start.is_none() && stop.is_none() {
+            return self.shared.run(py, tidesdb::Db::compact);
+        }
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        self.shared.run(py, |db| db.default_family().compact_range(range))
     }
 
     /// Stops merges that run.
@@ -194,6 +288,24 @@ impl Db {
     fn set_compaction_rate(&self, py: Python<'_>, bytes_per_second: u64) -> PyResult<()> {
         self.shared.run(py, |db| {
             db.set_compaction_rate(bytes_per_second);
+            Ok(())
+        })
+    }
+
+    /// Sets from how many seconds on an operation is an event in the event log; `None` = none is.
+    fn set_slow_operation(&self, py: Python<'_>, seconds: Option<Span>) -> PyResult<()> {
+        let from = options::slow_operation(seconds);
+        self.shared.run(py, |db| {
+            db.set_slow_operation(from);
+            Ok(())
+        })
+    }
+
+    /// Sets from how many seconds on a sync of the log is an event in the event log; `None` = none is.
+    fn set_slow_sync(&self, py: Python<'_>, seconds: Option<Span>) -> PyResult<()> {
+        let from = options::slow_sync(seconds);
+        self.shared.run(py, |db| {
+            db.set_slow_sync(from);
             Ok(())
         })
     }
@@ -216,6 +328,12 @@ impl Db {
     /// The state of health: a dictionary with `state` ("healthy", "degraded" or "poisoned"), `causes` and `first_failure`.
     fn health<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         figures::health(py, &self.shared.run(py, |db| Ok(db.health()))?)
+    }
+
+    /// What is wrong, as far as the figures show it: dictionaries with `severity` ("urgent", "problem" or "advice"), `rule`, `what`,
+    /// `evidence`, `cause`, `advice` and `price`, the most severe first.
+    fn diagnose<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        figures::findings(py, &self.shared.run(py, |db| Ok(db.diagnose()))?)
     }
 
     /// Statistics of the database, by name; `families` has those of each family, `times` those of each kind of call.

@@ -35,6 +35,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     // The engine names what a program in Rust calls.
     let message = error.to_string().replace("OpenOptions::merge_operator", "the option merge_operators");
     let message = message.replace("OpenOptions::open_reader", "tidesdb.open_reader");
+    let message = message.replace("check Cursor::valid first", "look at its attribute `valid` first");
     let made = instance(py, class(error), &message);
     match made.and_then(|made| describe(py, &made, error).map(|()| made)) {
         Ok(exception) => PyErr::from_value(exception),

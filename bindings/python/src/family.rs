@@ -1,22 +1,24 @@
 //! A family: what a program does with keys and values. A database is its default family with more methods.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use tidesdb::{ReadOptions, Slice, WriteBatch, WriteOptions};
+use tidesdb::{ReadOptions, Slice, WriteBatch};
 
 use crate::buffer::{Bytes, copied};
 use crate::figures;
 use crate::handle::{Owned, Shared};
+use crate::ingest::{SortedWriter, TableBuilder};
 use crate::operators;
-use crate::options::{self, Expiry, Mode, Moment};
+use crate::options::{self, Expiry, Folder, Mode, Moment, write_options};
 use crate::pairs::each_chunk;
-use crate::rows::{self, Cursor, Kind, Rows};
+use crate::rows::{self, Cursor, Kind, Row, Rows};
 use crate::values::{self, WriteHandle};
 
-/// A family of keys and values in one order, with its own settings. It works like a dictionary with sorted keys.
+/// A family of keys and values in one order, with its own settings. `mapping()` is one as a `MutableMapping`.
 ///
 /// Keys and values are bytes: `bytes`, `bytearray`, `memoryview` or whatever has the buffer protocol; what is read is `bytes`.
 #[pyclass(frozen, subclass, module = "tidesdb")]
@@ -24,9 +26,6 @@ pub(crate) struct Family {
     pub(crate) shared: Arc<Shared>,
     pub(crate) family: Owned<tidesdb::Family>,
 }
-
-/// A pair of `bytes`.
-pub(crate) type Row<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
 
 /// Returns a row as a pair of `bytes`.
 ///
@@ -63,12 +62,12 @@ pub(crate) fn or_default<'py>(
     })
 }
 
-/// The exception for a key that is missing, as of a dictionary.
+/// The exception for a key that is missing.
 fn missing(py: Python<'_>, key: &Bytes<'_>) -> PyErr {
     PyKeyError::new_err(PyBytes::new(py, key.as_ref()).unbind())
 }
 
-/// Returns the value of `key`, as `d[key]` of a dictionary does.
+/// Returns the value of `key`, as `family[key]` does.
 ///
 /// # Errors
 /// `KeyError` if there is none; those of [`copied`].
@@ -80,6 +79,24 @@ pub(crate) fn or_missing<'py>(
     found.map_or_else(|| Err(missing(py, key)), |value| copied(py, &value))
 }
 
+/// Returns the value that was taken, as `dict.pop` does.
+///
+/// # Errors
+/// `KeyError` if there is neither a value nor a default; `TypeError` for two defaults; those of [`copied`].
+pub(crate) fn popped<'py>(
+    py: Python<'py>,
+    taken: Option<Slice>,
+    key: &Bytes<'_>,
+    default: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match (taken, default.len()) {
+        (Some(value), 0 | 1) => Ok(copied(py, &value)?.into_any()),
+        (None, 0) => Err(missing(py, key)),
+        (None, 1) => default.get_item(0),
+        (_, n) => Err(PyTypeError::new_err(format!("pop expected at most 2 arguments, got {}", n + 1))),
+    }
+}
+
 /// Passes the keys of an iterable to `read`, where they lie.
 ///
 /// # Errors
@@ -88,12 +105,17 @@ pub(crate) fn with_keys<R>(
     of: &Bound<'_, PyAny>,
     read: impl FnOnce(&[Bytes<'_>]) -> PyResult<R>,
 ) -> PyResult<R> {
-    let held = match of.cast::<PyList>() {
+    let held = match of.cast_exact::<PyList>() {
         Ok(list) => list.iter().collect(),
         Err(_) => of.try_iter()?.collect::<PyResult<Vec<_>>>()?,
     };
     let keys = held.iter().map(|key| key.extract()).collect::<PyResult<Vec<Bytes<'_>>>>()?;
     read(&keys)
+}
+
+/// Returns the bytes of a value from `offset` on, `length` of them or all.
+pub(crate) fn part(offset: u64, length: Option<u64>) -> Range<u64> {
+    offset..length.map_or(u64::MAX, |length| offset.saturating_add(length))
 }
 
 /// Adds a put to `batch`.
@@ -112,25 +134,6 @@ pub(crate) fn add(
         Expiry::After(ttl) => batch.put_with_ttl(family, key, value, ttl),
         Expiry::At(at) => batch.put_expiring(family, key, value, at),
     }
-}
-
-/// Returns the options of a commit.
-pub(crate) fn write_options(sync: Option<Mode>) -> WriteOptions {
-    sync.map_or_else(WriteOptions::default, |Mode(mode)| WriteOptions::default().sync(mode))
-}
-
-/// The bytes of an operand: a number stands for the eight bytes that the operator `add` takes.
-///
-/// # Errors
-/// If it is neither, or does not fit.
-pub(crate) fn operand(of: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    if let Ok(number) = of.extract::<i64>() {
-        return Ok(number.to_le_bytes().to_vec());
-    }
-    if let Ok(number) = of.extract::<u64>() {
-        return Ok(number.to_le_bytes().to_vec());
-    }
-    Ok(of.extract::<Bytes<'_>>()?.0.into_owned())
 }
 
 impl Family {
@@ -179,7 +182,7 @@ impl Family {
         py: Python<'_>,
         key: Bytes<'_>,
         value: Bytes<'_>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         sync: Option<Mode>,
     ) -> PyResult<u64> {
@@ -193,6 +196,16 @@ impl Family {
             add(&mut batch, family, &key, &value, expiry)?;
             db.write_with(&mut batch, &write_options(sync))
         })
+    }
+
+    /// Returns whether `key` exists: as `key in family`.
+    fn contains(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
+        self.run(py, |family| family.contains(&key))
+    }
+
+    /// Returns when the row of `key` expires, in seconds since 1970; `math.inf` = never. `None` if the key is missing.
+    fn expiry(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<Option<f64>> {
+        self.run(py, |family| rows::expiry(family.cursor_with(&Kind::Keys.options())?, family, &key))
     }
 
     /// Deletes `key`, whether or not it exists. Returns the sequence number.
@@ -241,7 +254,7 @@ impl Family {
         operand: &Bound<'_, PyAny>,
         sync: Option<Mode>,
     ) -> PyResult<u64> {
-        let operand = self::operand(operand)?;
+        let operand = operators::operand(operand)?;
         self.run(py, |family| family.merge_with(&key, &operand, &write_options(sync)))
     }
 
@@ -250,13 +263,18 @@ impl Family {
         with_keys(keys, |keys| list(py, &self.run(py, |family| family.multi_get(keys))?))
     }
 
+    /// Returns which of `keys` exist, in their order, as a list of `bool`. No value is read.
+    fn multi_contains(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        with_keys(keys, |keys| self.run(py, |family| family.multi_contains(keys)))
+    }
+
     /// Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit. Returns its sequence number.
     #[pyo3(signature = (items, *, ttl=None, expires=None, sync=None))]
     fn put_many(
         &self,
         py: Python<'_>,
         items: &Bound<'_, PyAny>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         sync: Option<Mode>,
     ) -> PyResult<u64> {
@@ -272,7 +290,7 @@ impl Family {
         self.shared.run(py, |db| db.write_with(&mut batch, &write_options(sync)))
     }
 
-    /// Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit: as `dict.update`.
+    /// Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit.
     fn update(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<()> {
         self.put_many(py, items, None, None, None).map(drop)
     }
@@ -285,12 +303,7 @@ impl Family {
         key: Bytes<'_>,
         default: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match (self.run(py, |family| family.take(&key))?, default.len()) {
-            (Some(value), 0 | 1) => Ok(copied(py, &value)?.into_any()),
-            (None, 0) => Err(missing(py, &key)),
-            (None, 1) => default.get_item(0),
-            (_, n) => Err(PyTypeError::new_err(format!("pop expected at most 2 arguments, got {}", n + 1))),
-        }
+        popped(py, self.run(py, |family| family.take(&key))?, &key, default)
     }
 
     /// Returns the value of `key`; if it has none, sets it to `default` first. Atomic.
@@ -343,8 +356,7 @@ impl Family {
         offset: u64,
         length: Option<u64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
-        let part = self.run(py, |family| family.get_part(&key, offset..end))?;
+        let part = self.run(py, |family| family.get_part(&key, part(offset, length)))?;
         part.map(|part| copied(py, &part)).transpose()
     }
 
@@ -419,23 +431,24 @@ impl Family {
     ) -> PyResult<u64> {
         self.shared.check(py)?;
         let bounds = rows::Span { start, stop, prefix, reverse: false }.bounds(py, &self.family)?;
-        self.run(py, |family| {
-            let mut cursor = family.cursor_with(&Kind::Keys.options())?;
-            cursor.set_range(bounds);
-            cursor.seek_to_first()?;
-            let mut n = 0;
-            while cursor.valid() {
-                n += 1;
-                cursor.next()?;
-            }
-            Ok(n)
-        })
+        self.run(py, |family| rows::count(family.cursor_with(&Kind::Keys.options())?, bounds))
     }
 
-    /// Returns a cursor, which moves in both directions and seeks.
-    fn cursor(&self, py: Python<'_>) -> PyResult<Cursor> {
-        let cursor = self.run(py, tidesdb::Family::cursor)?;
-        Ok(Cursor::new(&self.shared, cursor))
+    /// Returns a cursor, which moves in both directions and seeks: among all keys, those from `start` up to, and without, `stop`, or
+    /// those with `prefix`. With `keys_only` it reads no values.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, keys_only=false))]
+    fn cursor(
+        &self,
+        py: Python<'_>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
+        keys_only: bool,
+    ) -> PyResult<Cursor> {
+        self.shared.check(py)?;
+        let open = |options: &ReadOptions| self.run(py, |family| family.cursor_with(options));
+        let span = rows::Span { start, stop, prefix, reverse: false };
+        Cursor::new(py, &self.shared, &self.family, &span, keys_only, open)
     }
 
     /// Returns a binary file object that reads the value of `key`, or `None` if the key is missing. It seeks, and reads a long value in
@@ -452,7 +465,7 @@ impl Family {
         &self,
         py: Python<'py>,
         key: Bytes<'_>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         sync: Option<Mode>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -461,9 +474,10 @@ impl Family {
         values::writer(py, WriteHandle::new(&self.shared, writer, expiry, sync), None)
     }
 
-    /// Writes what is in memory to tables.
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, tidesdb::Family::flush)
+    /// Writes what is in memory to tables. With `wait=False` it returns at once, and a thread of the engine does it.
+    #[pyo3(signature = (*, wait=true))]
+    fn flush(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        self.run(py, |family| if wait { family.flush() } else { family.start_flush() })
     }
 
     /// Merges the tables with keys from `start` up to, and without, `stop`; all of them without limits.
@@ -485,6 +499,63 @@ impl Family {
     ) -> PyResult<Bound<'py, PyDict>> {
         let range = rows::range(start.as_ref(), stop.as_ref());
         figures::estimate(py, &self.run(py, |family| Ok(family.estimate_range(range)))?)
+    }
+
+    /// Returns an upper limit of the number of keys, without reading any: versions and deletes of one key count as several.
+    fn key_count_max(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, |family| Ok(family.key_count_max()))
+    }
+
+    /// Explains what `get` of `key` does and returns: a dictionary with `outcome`, `value`, the `sources` that it looks into with the
+    /// `versions` in each, `work`, and `text`, which is for people.
+    fn explain<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Bound<'py, PyDict>> {
+        figures::explanation(py, &self.run(py, |family| family.explain(&key))?)
+    }
+
+    /// Explains a scan from `start` up to, and without, `stop`, of at most `rows` rows: a dictionary with the `keys` that it shows, what it
+    /// meets in each of its `sources`, and `text`, which is for people.
+    #[pyo3(signature = (start=None, stop=None, *, rows=1000))]
+    fn explain_range<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        rows: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        figures::range_explanation(py, &self.run(py, |family| family.explain_range(range, rows))?)
+    }
+
+    /// Puts pairs whose keys are in the order of the family, of a mapping or an iterable, into tables, and takes all of them as one commit: for
+    /// many rows, a part of the work of `put_many`. Each key comes once. Returns a dictionary with `seq`, `tables`, `rows` and `bytes`.
+    #[pyo3(signature = (items, *, sync=None))]
+    fn ingest_sorted<'py>(
+        &self,
+        py: Python<'py>,
+        items: &Bound<'py, PyAny>,
+        sync: Option<Mode>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let writer = self.run(py, tidesdb::Family::sorted_writer)?;
+        let mut writer = Owned::new(writer);
+        each_chunk(py, items, |rows| {
+            let writer = &mut *writer;
+            self.run(py, |_| rows.iter().try_for_each(|(key, value)| writer.rows().put(key, value)))
+        })?;
+        let taken = self.run(py, |_| writer.into_inner().commit_with(&write_options(sync)))?;
+        figures::ingested(py, &taken)
+    }
+
+    /// Begins tables that `commit` adds to the family: as `ingest_sorted`, row by row. `with family.sorted_writer() as rows` commits at the end
+    /// of the block, or discards the rows if it ends with an exception.
+    #[pyo3(signature = (*, sync=None))]
+    fn sorted_writer(&self, py: Python<'_>, sync: Option<Mode>) -> PyResult<Py<SortedWriter>> {
+        let writer = self.run(py, tidesdb::Family::sorted_writer)?;
+        Py::new(py, SortedWriter::new(&self.shared, writer, write_options(sync)))
+    }
+
+    /// Begins tables outside of the database, with the settings of this family, for `Db.ingest`: see `TableBuilder`.
+    fn table_builder(&self, py: Python<'_>, stem: Folder) -> PyResult<Py<TableBuilder>> {
+        Py::new(py, TableBuilder::new(self.run(py, |family| family.table_builder(&stem.0))?))
     }
 
     /// Statistics of the family, by name.
@@ -509,6 +580,17 @@ impl Family {
         self.run(py, |family| family.change_options(options))
     }
 
+    /// Changes settings of the family until the database is closed: they are not stored.
+    #[pyo3(signature = (**settings))]
+    fn change_options_until_close(
+        &self,
+        py: Python<'_>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let options = options::family(settings)?;
+        self.run(py, |family| family.change_options_until_close(options))
+    }
+
     /// Sets the compaction filter: `decide(key, value)` sees rows that merges of tables rewrite, and returns `True` to keep a row,
     /// `False` to delete it, or `bytes` to change its value. `value` is `None` if it lies in the value log. It is not stored.
     fn set_compaction_filter(&self, py: Python<'_>, decide: Option<Py<PyAny>>) -> PyResult<()> {
@@ -527,6 +609,13 @@ impl Family {
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         self.shared.db_even_closed(py)?;
         Ok(self.family.name())
+    }
+
+    /// Its number, which is not used again in this database.
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<u32> {
+        self.shared.db_even_closed(py)?;
+        Ok(self.family.id().0)
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Bound<'py, PyBytes>> {
@@ -555,7 +644,7 @@ impl Family {
 
     fn __len__(&self) -> PyResult<usize> {
         Err(PyTypeError::new_err(
-            "a database does not know its number of keys: count() reads all of them, estimate() reads none",
+            "a database does not know its number of keys: count() reads all of them, estimate() reads none, and len(mapping()) counts",
         ))
     }
 

@@ -261,6 +261,11 @@ impl Shared {
         if self.db.is_ours() { Ok(&self.db) } else { Err(of_parent(py)) }
     }
 
+    /// Passes the database to `call`, in a thread that does not hold the interpreter lock and has called [`Shared::check`] before.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&tidesdb::Db) -> R) -> R {
+        call(&self.db)
+    }
+
     /// Returns whether it was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

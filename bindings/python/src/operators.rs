@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString, PyTuple};
 use tidesdb::{CompactionFilter, Decision, FilterRow};
 
+use crate::buffer::Bytes;
 use crate::failure;
 use crate::handle::{interrupt, is_interrupted};
 
@@ -116,6 +117,20 @@ pub(crate) fn operator(given: &Bound<'_, PyAny>) -> PyResult<tidesdb::MergeOpera
     }
     let message = "merge_operator is 'add', 'max', 'min', ('append', separator) or a MergeOperator";
     Err(failure::invalid(given.py(), message))
+}
+
+/// The bytes of an operand: a number stands for the eight bytes that the operator `add` takes.
+///
+/// # Errors
+/// If it is neither, or does not fit.
+pub(crate) fn operand(of: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(number) = of.extract::<i64>() {
+        return Ok(number.to_le_bytes().to_vec());
+    }
+    if let Ok(number) = of.extract::<u64>() {
+        return Ok(number.to_le_bytes().to_vec());
+    }
+    Ok(of.extract::<Bytes<'_>>()?.0.into_owned())
 }
 
 /// Makes a filter of `decide(key, value)`, which returns true to keep a row, false to delete it, and `bytes` to change its value.

@@ -9,10 +9,12 @@ use pyo3::types::{PyBool, PyDict, PyString};
 use strsim::levenshtein;
 use tidesdb::{
     Comparator, Compression, DbOptions, FamilyOptions, Isolation, OpenOptions, RecoveryMode, SyncMode,
+    WriteOptions,
 };
 
 use crate::failure;
 use crate::operators;
+use crate::resources::Resources;
 
 /// The path of a folder: `str`, `bytes`, or an object with one.
 pub(crate) struct Folder(pub PathBuf);
@@ -48,6 +50,24 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Span {
             failure::invalid(object.py(), &format!("invalid argument: {seconds} is no number of seconds"))
         };
         Duration::try_from_secs_f64(seconds).map(|time| Self(Some(time))).map_err(wrong)
+    }
+}
+
+/// A time to live: as [`Span`], but not 0.
+pub(crate) struct Ttl(pub Option<Duration>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Ttl {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let Span(time) = object.extract()?;
+        match time {
+            Some(Duration::ZERO) => Err(failure::invalid(
+                object.py(),
+                "invalid argument: ttl is above 0: math.inf = never, None = as the family says; delete() removes a row at once",
+            )),
+            time => Ok(Self(time)),
+        }
     }
 }
 
@@ -91,11 +111,11 @@ impl Expiry {
     ///
     /// # Errors
     /// If there are both.
-    pub(crate) fn new(ttl: Option<Span>, expires: Option<Moment>) -> PyResult<Self> {
+    pub(crate) fn new(ttl: Option<Ttl>, expires: Option<Moment>) -> PyResult<Self> {
         Ok(match (ttl, expires) {
             (None, None) => Self::Default,
-            (Some(Span(Some(ttl))), None) => Self::After(ttl),
-            (Some(Span(None)), None) => Self::At(None),
+            (Some(Ttl(Some(ttl))), None) => Self::After(ttl),
+            (Some(Ttl(None)), None) => Self::At(None),
             (None, Some(Moment(at))) => Self::At(Some(at)),
             (Some(_), Some(_)) => return Err(PyTypeError::new_err("either ttl or expires")),
         })
@@ -132,6 +152,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Mode {
             Span(None) => Ok(Self(SyncMode::None)),
         }
     }
+}
+
+/// Returns the options of a commit.
+pub(crate) fn write_options(sync: Option<Mode>) -> WriteOptions {
+    sync.map_or_else(WriteOptions::default, |Mode(mode)| WriteOptions::default().sync(mode))
 }
 
 /// An isolation level by its name, with `_` or spaces.
@@ -175,9 +200,10 @@ fn set_family(options: &mut FamilyOptions, name: &str, value: &Bound<'_, PyAny>)
     let own = std::mem::take(options);
     *options = match name {
         "comparator" => own.comparator(comparator(value)?),
+        "merge_operator" if value.is_none() => own, // as `options()` has it
         "merge_operator" => own.merge_operator(operators::operator(value)?),
         "compression" => own.compression(compression(value)?),
-        "default_ttl" => own.default_ttl(value.extract::<Span>()?.0.unwrap_or_default()),
+        "default_ttl" => own.default_ttl(default_ttl(value)?),
         _ => {
             *options = own;
             if !FamilyOptions::TABLE.iter().any(|info| info.name == name) {
@@ -188,6 +214,17 @@ fn set_family(options: &mut FamilyOptions, name: &str, value: &Bound<'_, PyAny>)
         }
     };
     Ok(true)
+}
+
+/// Returns the default time to live; 0 = none, as the engine has it.
+fn default_ttl(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    match value.extract::<Option<Span>>()? {
+        Some(Span(Some(Duration::ZERO))) => Err(failure::invalid(
+            value.py(),
+            "invalid argument: default_ttl is above 0: None = rows never expire",
+        )),
+        ttl => Ok(ttl.and_then(|Span(time)| time).unwrap_or_default()),
+    }
 }
 
 fn comparator(value: &Bound<'_, PyAny>) -> PyResult<Comparator> {
@@ -251,6 +288,11 @@ pub(crate) fn open(mut options: OpenOptions, given: Option<&Bound<'_, PyDict>>) 
         match name.as_str() {
             "default_family_name" => options = options.default_family_name(value.extract::<String>()?),
             "allow_unknown" => options = options.allow_unknown(value.extract()?),
+            "resources" => {
+                let resources =
+                    value.extract::<PyRef<'_, Resources>>().map_err(|e| named(&value, &name, e.into()))?;
+                options = options.resources(resources.shared(value.py())?);
+            }
             "merge_operators" => {
                 for one in value.try_iter()? {
                     options = options.merge_operator(operators::operator(&one?)?);
@@ -276,25 +318,26 @@ pub(crate) fn open(mut options: OpenOptions, given: Option<&Bound<'_, PyDict>>) 
 }
 
 /// The options of an open beside those of the default family.
-const OF_DB: [&str; 23] = [
+const OF_DB: [&str; 24] = [
     "memory_limit",
+    "resources",
     "cache_bytes",
     "memtables_bytes_max",
     "active_memtables_bytes_max",
     "wal_bytes_max",
     "wal_segment_bytes",
     "background_threads",
-    "merge_parts",
     "compaction_bytes_per_second",
     "disk_free_min",
     "disk_reserve_bytes",
     "history_bytes",
-    "foreground_recovery_bytes",
     "create_if_missing",
+    "error_if_exists",
     "read_only",
-    "mmap_reads",
     "mmap_wal",
     "event_log",
+    "slow_sync",
+    "slow_operation",
     "sync",
     "recovery",
     "default_family_name",
@@ -314,20 +357,30 @@ fn set_db(all: &mut DbOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "wal_bytes_max" => all.wal_bytes_max = value.extract()?,
         "wal_segment_bytes" => all.wal_segment_bytes = value.extract()?,
         "background_threads" => all.background_threads = value.extract()?,
-        "merge_parts" => all.merge_parts = value.extract()?,
         "compaction_bytes_per_second" => all.compaction_bytes_per_second = value.extract()?,
         "disk_free_min" => all.disk_free_min = value.extract()?,
         "disk_reserve_bytes" => all.disk_reserve_bytes = value.extract()?,
         "history_bytes" => all.history_bytes = value.extract()?,
-        "foreground_recovery_bytes" => all.foreground_recovery_bytes = value.extract()?,
         "create_if_missing" => all.create_if_missing = value.extract()?,
+        "error_if_exists" => all.error_if_exists = value.extract()?,
         "read_only" => all.read_only = value.extract()?,
-        "mmap_reads" => all.mmap_reads = value.extract()?,
         "mmap_wal" => all.mmap_wal = value.extract()?,
         "event_log" => all.event_log = value.extract()?,
+        "slow_sync" => all.slow_sync = slow_sync(value.extract()?),
+        "slow_operation" => all.slow_operation = slow_operation(value.extract()?),
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// From how long on a sync is an event; the engine has 0 for none.
+pub(crate) fn slow_sync(from: Option<Span>) -> Duration {
+    from.and_then(|Span(time)| time).unwrap_or_default()
+}
+
+/// From how long on an operation is an event.
+pub(crate) fn slow_operation(from: Option<Span>) -> Option<Duration> {
+    from.and_then(|Span(time)| time)
 }
 
 fn recovery(value: &Bound<'_, PyAny>) -> PyResult<RecoveryMode> {
@@ -362,7 +415,8 @@ pub(crate) fn current<'py>(py: Python<'py>, options: &FamilyOptions) -> PyResult
         all.set_item(info.name, options.get(info.name))?;
     }
     all.set_item("compression", options.compression.name())?;
-    all.set_item("default_ttl", options.default_ttl.as_secs_f64())?;
+    let ttl = Some(options.default_ttl).filter(|ttl| !ttl.is_zero());
+    all.set_item("default_ttl", ttl.map(|ttl| ttl.as_secs_f64()))?;
     Ok(all)
 }
 

@@ -1,11 +1,14 @@
 //! A reader beside the process that writes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::db::Db;
+use crate::failure;
+use crate::figures;
 use crate::handle::{self, Guarded, Owned, detach};
 use crate::options::{self, Folder};
 
@@ -13,7 +16,8 @@ use crate::options::{self, Folder};
 /// and costs the writer nothing. It may also be opened in a child of a fork.
 #[pyclass(frozen, module = "tidesdb")]
 pub(crate) struct Reader {
-    reader: Guarded<Option<Owned<tidesdb::Reader>>>,
+    /// `None` once it is closed. In use for an instant only: calls keep what they use.
+    reader: Guarded<Option<Arc<Owned<tidesdb::Reader>>>>,
     path: PathBuf,
 }
 
@@ -28,7 +32,31 @@ pub(crate) fn open_reader(
     let Folder(path) = path;
     let opening = options::open(tidesdb::Db::options(&path), options)?;
     let reader = handle::run(py, || opening.open_reader())?;
-    Ok(Reader { reader: Guarded::new(Some(Owned::new(reader))), path })
+    Ok(Reader { reader: Guarded::new(Some(Arc::new(Owned::new(reader)))), path })
+}
+
+/// Returns the figures that the process which writes the database in the folder `path` has published last, about once a second while it works,
+/// or `None` if there are none. The database is not opened, and the writer does not notice.
+///
+/// A dictionary with the `state` of the writer ("running", "idle", "stopped", "closed", "ended", "rebooted", "unknown"), its `process`, the `age` of the
+/// figures in seconds, `stats` (as of `Db.stats`), `trees`, `settings`, `health`, `findings` (as of `Db.diagnose`) and `metrics_text`.
+#[pyfunction]
+pub(crate) fn writer_figures<'py>(py: Python<'py>, path: Folder) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let options = tidesdb::Db::options(path.0);
+    let found = handle::run(py, || options.writer_figures())?;
+    found.map(|found| figures::writer(py, &found)).transpose()
+}
+
+/// Returns the figures that writers of the database in the folder `path` have recorded: a dictionary of each second of the last hour, and one of each
+/// minute of the last day. Each has lists of moments, in seconds since 1970, and values, by the name of the figure.
+#[pyfunction]
+pub(crate) fn writer_history<'py>(
+    py: Python<'py>,
+    path: Folder,
+) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+    let options = tidesdb::Db::options(path.0);
+    let [seconds, minutes] = handle::run(py, || options.writer_history())?;
+    Ok((figures::history(py, &seconds)?, figures::history(py, &minutes)?))
 }
 
 impl Reader {
@@ -37,7 +65,9 @@ impl Reader {
         py: Python<'_>,
         call: impl FnOnce(&tidesdb::Reader) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
-        self.reader.with_open(py, |reader| handle::run(py, || call(reader)))
+        let reader = self.reader.with(py, |reader| reader.clone())?;
+        let reader = reader.ok_or_else(|| failure::raise(py, &tidesdb::Error::Closed))?;
+        handle::run(py, || call(&reader))
     }
 }
 
@@ -59,6 +89,24 @@ impl Reader {
     #[getter]
     fn seq(&self, py: Python<'_>) -> PyResult<u64> {
         self.run(py, |reader| Ok(reader.seq()))
+    }
+
+    /// The figures that the process which writes the database has published last: see `tidesdb.writer_figures`.
+    fn writer_figures<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let found = self.run(py, tidesdb::Reader::writer_figures)?;
+        found.map(|found| figures::writer(py, &found)).transpose()
+    }
+
+    /// The folder of the database.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.reader.with(py, |reader| reader.is_none())
     }
 
     /// Closes the reader. Its views stay usable until they are closed.

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound as End;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,6 +24,9 @@ const COPIED_BYTES_MAX: usize = 64 << 10;
 const CHUNK: usize = 8;
 /// A value of this many bytes is not copied.
 const LONG_BYTES: usize = 16 << 10;
+
+const HAS_ENDED: &str =
+    "these rows have ended: ask before the last of them, or the database, or its mapping()";
 
 /// What an iterator yields.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,9 @@ impl Kind {
         })
     }
 }
+
+/// A pair of `bytes`.
+pub(crate) type Row<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
 
 /// Which rows, and in which direction: the arguments of `keys`, `values` and `items`.
 pub(crate) struct Span<'a> {
@@ -76,6 +83,49 @@ pub(crate) fn range(start: Option<&Bytes<'_>>, stop: Option<&Bytes<'_>>) -> KeyB
         start.map_or(End::Unbounded, |key| End::Included(owned(key))),
         stop.map_or(End::Unbounded, |key| End::Excluded(owned(key))),
     )
+}
+
+/// Counts the keys in `bounds`.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn count(mut cursor: tidesdb::Cursor, bounds: KeyBounds) -> tidesdb::Result<u64> {
+    cursor.set_range(bounds);
+    cursor.seek_to_first()?;
+    let mut n = 0;
+    while cursor.valid() {
+        n += 1;
+        cursor.next()?;
+    }
+    Ok(n)
+}
+
+/// Returns when the row of `key` expires, in seconds since 1970 (infinity = never); `None` if there is no such row.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn expiry(
+    mut cursor: tidesdb::Cursor,
+    family: &tidesdb::Family,
+    key: &[u8],
+) -> tidesdb::Result<Option<f64>> {
+    if key.is_empty() {
+        return Ok(None); // no row has it, and a seek would go to the first
+    }
+    cursor.seek(key)?;
+    Ok((cursor.valid() && is_same(family, cursor.key(), key)).then(|| seconds(cursor.expiry())))
+}
+
+/// Whether two keys are one in the order of `family`.
+fn is_same(family: &tidesdb::Family, a: &[u8], b: &[u8]) -> bool {
+    a == b || family.current_options().comparator.compare(a, b).is_eq()
+}
+
+/// Returns a moment in seconds since 1970; infinity = never.
+pub(crate) fn seconds(moment: Option<SystemTime>) -> f64 {
+    let since =
+        |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    moment.map_or(f64::INFINITY, since)
 }
 
 /// Rows that were copied, and the next of them.
@@ -115,8 +165,16 @@ impl Copied {
     }
 }
 
+/// What `in` looks for.
+enum Wanted<'a> {
+    Key(Bytes<'a>),
+    Value(Bytes<'a>),
+    Item(Bytes<'a>, Bytes<'a>),
+}
+
 struct State {
     cursor: tidesdb::Cursor,
+    family: tidesdb::Family,
     kind: Kind,
     reverse: bool,
     /// Whether the cursor stands on the row that was yielded, or copied, last.
@@ -174,6 +232,50 @@ impl State {
     /// Whether there is nothing more to yield.
     fn has_ended(&self) -> bool {
         self.done && self.copied.is_empty() && self.failed.is_none() && !self.on_long && self.kept.is_empty()
+    }
+
+    /// Whether `wanted` is among the rows, those that were yielded included. The cursor is then where it was.
+    fn has(&mut self, wanted: &Wanted<'_>) -> tidesdb::Result<bool> {
+        let place = (self.placed && self.cursor.valid()).then(|| self.cursor.key().to_vec());
+        let found = self.find(wanted);
+        let Some(place) = place else { return found };
+        if let Err(e) =
+            if self.reverse { self.cursor.seek_for_prev(&place) } else { self.cursor.seek(&place) }
+        {
+            self.failed = Some(e.clone()); // the place is lost: the next step must not look like the end
+            (self.on_long, self.done) = (false, true);
+            return Err(e);
+        }
+        if !self.cursor.valid() {
+            (self.on_long, self.done) = (false, true); // that row has expired, and there is none behind it
+        } else if self.cursor.key() != place {
+            self.again |= !self.on_long; // that row has expired: the cursor stands on the one behind it, which is the next
+        }
+        found
+    }
+
+    fn find(&mut self, wanted: &Wanted<'_>) -> tidesdb::Result<bool> {
+        let Self { cursor, family, .. } = self;
+        match wanted {
+            Wanted::Key(key) | Wanted::Item(key, _) if key.is_empty() => return Ok(false), // no row has it
+            Wanted::Key(key) | Wanted::Item(key, _) => cursor.seek(key)?,
+            Wanted::Value(_) => cursor.seek_to_first()?,
+        }
+        match wanted {
+            Wanted::Key(key) => Ok(cursor.valid() && is_same(family, cursor.key(), key)),
+            Wanted::Item(key, value) => {
+                Ok(cursor.valid() && is_same(family, cursor.key(), key) && cursor.value()? == &**value)
+            }
+            Wanted::Value(value) => {
+                while cursor.valid() {
+                    if cursor.value()? == &**value {
+                        return Ok(true);
+                    }
+                    cursor.next()?;
+                }
+                Ok(false)
+            }
+        }
     }
 
     /// Moves to the next row. Returns false at the end.
@@ -271,6 +373,7 @@ impl Rows {
         let chunk_max = if in_transaction { 1 } else { COPIED_ROWS_MAX };
         let state = State {
             cursor,
+            family: family.clone(),
             kind,
             reverse: span.reverse,
             placed: false,
@@ -333,6 +436,27 @@ impl Rows {
         Ok(rows)
     }
 
+    /// Whether a key, a value or a pair is among the rows, wherever the iterator stands: it does not move. It is an error once the iterator
+    /// has ended, because it has no state to look into any more. A value is found by reading the rows.
+    fn __contains__(&self, py: Python<'_>, row: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.shared.check(py)?;
+        self.state.with(py, |state| {
+            let Some(state) = state else { return Err(PyValueError::new_err(HAS_ENDED)) };
+            let parts;
+            let wanted = match state.kind {
+                Kind::Keys => row.extract().map(Wanted::Key),
+                Kind::Values => row.extract().map(Wanted::Value),
+                Kind::Items => {
+                    parts = row.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>();
+                    let Ok((key, value)) = &parts else { return Ok(false) };
+                    key.extract().and_then(|key| Ok(Wanted::Item(key, value.extract()?)))
+                }
+            };
+            let Ok(wanted) = wanted else { return Ok(false) }; // rows have bytes only
+            run(py, || state.has(&wanted))
+        })?
+    }
+
     fn __repr__(&self) -> String {
         format!("<tidesdb.Rows of {:?}>", self.shared.path)
     }
@@ -362,8 +486,22 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(shared: &Arc<Shared>, cursor: tidesdb::Cursor) -> Self {
-        Self { shared: Arc::clone(shared), cursor: Guarded::new(Some(Owned::new(cursor))) }
+    /// Makes a cursor for the rows of `family` in `span`, of the one that `open` returns.
+    ///
+    /// # Errors
+    /// Those of [`Span::bounds`] and of `open`.
+    pub(crate) fn new(
+        py: Python<'_>,
+        shared: &Arc<Shared>,
+        family: &tidesdb::Family,
+        span: &Span<'_>,
+        keys_only: bool,
+        open: impl FnOnce(&ReadOptions) -> PyResult<tidesdb::Cursor>,
+    ) -> PyResult<Self> {
+        let bounds = span.bounds(py, family)?;
+        let mut cursor = open(&ReadOptions::default().keys_only(keys_only))?;
+        cursor.set_range(bounds);
+        Ok(Self { shared: Arc::clone(shared), cursor: Guarded::new(Some(Owned::new(cursor))) })
     }
 
     fn with<R>(&self, py: Python<'_>, call: impl FnOnce(&mut tidesdb::Cursor) -> PyResult<R>) -> PyResult<R> {
@@ -442,6 +580,37 @@ impl Cursor {
             run(py, || cursor.value().map(drop))?;
             copied(py, cursor.value().map_err(|e| raise(py, &e))?).map(Some)
         })
+    }
+
+    /// The key and the value, or `None` if it stands on no key.
+    #[getter]
+    fn item<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
+        self.with(py, |cursor| {
+            if !cursor.valid() {
+                return Ok(None);
+            }
+            run(py, || cursor.entry().map(drop))?;
+            let (key, value) = cursor.entry().map_err(|e| raise(py, &e))?;
+            Ok(Some((PyBytes::new(py, key), copied(py, value)?)))
+        })
+    }
+
+    /// When the row expires, in seconds since 1970 (`math.inf` = never), or `None` if it stands on no key.
+    #[getter]
+    fn expires(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.with(py, |cursor| Ok(cursor.valid().then(|| seconds(cursor.expiry()))))
+    }
+
+    /// The sequence number of the commit that wrote the row, or `None` if it stands on no key. Merges set it to 0 once no snapshot needs it.
+    #[getter]
+    fn version_seq(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.with(py, |cursor| Ok(cursor.valid().then(|| cursor.version_seq())))
+    }
+
+    /// The sequence number of the newest commit that it shows.
+    #[getter]
+    fn seq(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |cursor| Ok(cursor.seq()))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

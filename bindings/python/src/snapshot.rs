@@ -3,13 +3,14 @@
 use std::sync::{Arc, RwLock};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidesdb::{Error, ReadOptions};
 
-use crate::buffer::Bytes;
-use crate::family::{self, Family, Row};
+use crate::buffer::{Bytes, copied};
+use crate::family::{self, Family};
+use crate::figures;
 use crate::handle::{Owned, Shared, run};
-use crate::rows::{self, Kind, Rows};
+use crate::rows::{self, Cursor, Kind, Row, Rows};
 use crate::values;
 
 /// The argument `family`: a family, or its name. Without it, the default family is meant.
@@ -62,15 +63,15 @@ pub(crate) fn with_family<R>(
 #[pyclass(frozen, module = "tidesdb")]
 pub(crate) struct Snapshot {
     shared: Arc<Shared>,
-    /// `None` once it is closed. Never locked for writing without trying, so readers do not wait.
-    snapshot: RwLock<Option<Owned<tidesdb::Snapshot>>>,
+    /// `None` once it is closed. Locked for an instant only: calls keep what they read.
+    snapshot: RwLock<Option<Arc<Owned<tidesdb::Snapshot>>>>,
     seq: u64,
 }
 
 impl Snapshot {
     pub(crate) fn new(shared: &Arc<Shared>, snapshot: tidesdb::Snapshot) -> Self {
         let seq = snapshot.seq();
-        Self { shared: Arc::clone(shared), snapshot: RwLock::new(Some(Owned::new(snapshot))), seq }
+        Self { shared: Arc::clone(shared), snapshot: RwLock::new(Some(Arc::new(Owned::new(snapshot)))), seq }
     }
 
     fn run<R: Send>(
@@ -91,8 +92,8 @@ impl Snapshot {
     ) -> PyResult<R> {
         let snapshot = &self.snapshot;
         run(py, || {
-            let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-            open.as_ref().map_or(Err(Error::Closed), |open| call(open, family))
+            let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+            open.map_or(Err(Error::Closed), |open| call(&open, family))
         })
     }
 
@@ -144,6 +145,113 @@ impl Snapshot {
     #[pyo3(signature = (key, *, family=None))]
     fn contains(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.run(py, family, |snapshot, family| snapshot.contains(family, &key))
+    }
+
+    /// Returns which of `keys` exist, in their order: see `Family.multi_contains`.
+    #[pyo3(signature = (keys, *, family=None))]
+    fn multi_contains(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<bool>> {
+        family::with_keys(keys, |keys| {
+            self.run(py, family, |snapshot, family| snapshot.multi_contains(family, keys))
+        })
+    }
+
+    /// Returns a part of the value of `key`: see `Family.get_part`.
+    #[pyo3(signature = (key, offset=0, length=None, *, family=None))]
+    fn get_part<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        offset: u64,
+        length: Option<u64>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let range = family::part(offset, length);
+        let part = self.run(py, family, |snapshot, family| snapshot.get_part(family, &key, range))?;
+        part.map(|part| copied(py, &part)).transpose()
+    }
+
+    /// Returns when the row of `key` expires: see `Family.expiry`.
+    #[pyo3(signature = (key, *, family=None))]
+    fn expiry(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<f64>> {
+        self.run(py, family, |snapshot, family| {
+            rows::expiry(snapshot.cursor_with(family, &Kind::Keys.options())?, family, &key)
+        })
+    }
+
+    /// Counts keys, by reading all of them: see `Family.count`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, family=None))]
+    fn count(
+        &self,
+        py: Python<'_>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        with_family(&self.shared, py, family, |family| {
+            let bounds = rows::Span { start, stop, prefix, reverse: false }.bounds(py, family)?;
+            self.run_in(py, family, |snapshot, family| {
+                rows::count(snapshot.cursor_with(family, &Kind::Keys.options())?, bounds)
+            })
+        })
+    }
+
+    /// Returns a cursor: see `Family.cursor`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, keys_only=false, family=None))]
+    fn cursor(
+        &self,
+        py: Python<'_>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
+        keys_only: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Cursor> {
+        with_family(&self.shared, py, family, |family| {
+            let open = |options: &ReadOptions| {
+                self.run_in(py, family, |snapshot, family| snapshot.cursor_with(family, options))
+            };
+            let span = rows::Span { start, stop, prefix, reverse: false };
+            Cursor::new(py, &self.shared, family, &span, keys_only, open)
+        })
+    }
+
+    /// Explains `get` of `key`: see `Family.explain`.
+    #[pyo3(signature = (key, *, family=None))]
+    fn explain<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let explained = self.run(py, family, |snapshot, family| snapshot.explain(family, &key))?;
+        figures::explanation(py, &explained)
+    }
+
+    /// Explains a scan: see `Family.explain_range`.
+    #[pyo3(signature = (start=None, stop=None, *, rows=1000, family=None))]
+    fn explain_range<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        rows: usize,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        let explained =
+            self.run(py, family, |snapshot, family| snapshot.explain_range(family, range, rows))?;
+        figures::range_explanation(py, &explained)
     }
 
     /// Returns the first key and its value, or `None`.
@@ -218,12 +326,11 @@ impl Snapshot {
         self.seq
     }
 
-    /// Lets go of the old versions of rows. It cannot be used afterwards. If another thread reads it just now, nothing happens.
+    /// Lets go of the old versions of rows. It cannot be used afterwards. A call of another thread that reads it goes on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.db_even_closed(py)?;
-        if let Ok(mut open) = self.snapshot.try_write() {
-            *open = None;
-        }
+        let open = self.snapshot.write().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        drop(open);
         Ok(())
     }
 

@@ -6,13 +6,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use tidesdb::{Isolation, ReadOptions, WriteOptions};
 
-use crate::buffer::{Bytes, PIECE_BYTES};
+use crate::buffer::{Bytes, PIECE_BYTES, copied};
 use crate::failure::raise;
-use crate::family::{self, Row, operand, write_options};
+use crate::family;
 use crate::handle::{Guarded, Owned, Shared, detach, run};
-use crate::options::{self, Expiry, Mode, Moment, level_name};
+use crate::operators::operand;
+use crate::options::{self, Expiry, Level, Mode, Moment, level_name, write_options};
 use crate::pairs::each_chunk;
-use crate::rows::{self, Kind, Rows};
+use crate::rows::{self, Cursor, Kind, Row, Rows};
 use crate::snapshot::with_family;
 use crate::values::{self, WriteHandle};
 
@@ -163,10 +164,95 @@ impl Transaction {
         })
     }
 
-    /// Returns whether `key` exists.
+    /// Returns whether `key` exists. The key counts as read, unless `tracked` is false.
+    #[pyo3(signature = (key, *, family=None, tracked=true))]
+    fn contains(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+        tracked: bool,
+    ) -> PyResult<bool> {
+        self.run(py, family, |tx, family| match tracked {
+            true => tx.contains(family, &key),
+            false => tx.contains_untracked(family, &key),
+        })
+    }
+
+    /// Returns which of `keys` exist, in their order: see `Family.multi_contains`.
+    #[pyo3(signature = (keys, *, family=None))]
+    fn multi_contains(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<bool>> {
+        family::with_keys(keys, |keys| self.run(py, family, |tx, family| tx.multi_contains(family, keys)))
+    }
+
+    /// Returns a part of the value of `key`: see `Family.get_part`.
+    #[pyo3(signature = (key, offset=0, length=None, *, family=None))]
+    fn get_part<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        offset: u64,
+        length: Option<u64>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let range = family::part(offset, length);
+        let part = self.run(py, family, |tx, family| tx.get_part(family, &key, range))?;
+        part.map(|part| copied(py, &part)).transpose()
+    }
+
+    /// Returns when the row of `key` expires: see `Family.expiry`.
     #[pyo3(signature = (key, *, family=None))]
-    fn contains(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
-        self.run(py, family, |tx, family| tx.contains(family, &key))
+    fn expiry(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<f64>> {
+        self.run(py, family, |tx, family| {
+            rows::expiry(tx.cursor_with(family, &Kind::Keys.options())?, family, &key)
+        })
+    }
+
+    /// Counts keys, by reading all of them, which then count as read: see `Family.count`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, family=None))]
+    fn count(
+        &self,
+        py: Python<'_>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        with_family(&self.shared, py, family, |family| {
+            let bounds = rows::Span { start, stop, prefix, reverse: false }.bounds(py, family)?;
+            self.run_in(py, family, |tx, family| {
+                rows::count(tx.cursor_with(family, &Kind::Keys.options())?, bounds)
+            })
+        })
+    }
+
+    /// Returns a cursor over the rows as the transaction sees them when it is made: see `Family.cursor`. Keys that it passes count as read.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, keys_only=false, family=None))]
+    fn cursor(
+        &self,
+        py: Python<'_>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
+        keys_only: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Cursor> {
+        with_family(&self.shared, py, family, |family| {
+            let open =
+                |options: &ReadOptions| self.run_in(py, family, |tx, family| tx.cursor_with(family, options));
+            let span = rows::Span { start, stop, prefix, reverse: false };
+            Cursor::new(py, &self.shared, family, &span, keys_only, open)
+        })
     }
 
     /// Sets `key` to `value`: see `Family.put`.
@@ -176,7 +262,7 @@ impl Transaction {
         py: Python<'_>,
         key: Bytes<'_>,
         value: Bytes<'_>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -189,7 +275,7 @@ impl Transaction {
         &self,
         py: Python<'_>,
         items: &Bound<'_, PyAny>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -205,6 +291,42 @@ impl Transaction {
     #[pyo3(signature = (key, *, family=None))]
     fn delete(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.change(py, family, |tx, family| tx.delete(family, &key))
+    }
+
+    /// Deletes a key that was put at most once since its last delete.
+    #[pyo3(signature = (key, *, family=None))]
+    fn single_delete(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.change(py, family, |tx, family| tx.single_delete(family, &key))
+    }
+
+    /// Deletes `key` and returns its value, or `default`; `KeyError` if there is neither.
+    #[pyo3(signature = (key, *default, family=None))]
+    fn pop<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        default: &Bound<'py, PyTuple>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        family::popped(py, self.run(py, family, |tx, family| tx.take(family, &key))?, &key, default)
+    }
+
+    /// Sets `key` to `value` and returns what it was, or `None`.
+    #[pyo3(signature = (key, value, *, family=None))]
+    fn replace<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        value: Bytes<'_>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let before = self.run(py, family, |tx, family| tx.replace(family, &key, &value))?;
+        before.map(|before| copied(py, &before)).transpose()
     }
 
     /// Deletes the keys from `start` up to, and without, `stop`.
@@ -315,7 +437,7 @@ impl Transaction {
     fn value_writer<'py>(
         slf: &Bound<'py, Self>,
         key: Bytes<'_>,
-        ttl: Option<options::Span>,
+        ttl: Option<options::Ttl>,
         expires: Option<Moment>,
         family: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -339,6 +461,24 @@ impl Transaction {
     fn rollback_to(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
         let savepoint = savepoint.0;
         self.change(py, None, |tx, _| tx.rollback_to(savepoint))
+    }
+
+    /// Forgets a savepoint, and those made after it; their writes stay.
+    fn release(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
+        let savepoint = savepoint.0;
+        self.change(py, None, |tx, _| tx.release(savepoint))
+    }
+
+    /// Begins again, as a new transaction in the memory of this one, which may have ended. What was not committed is rolled back.
+    #[pyo3(signature = (isolation=None))]
+    fn reset(&self, py: Python<'_>, isolation: Option<Level>) -> PyResult<()> {
+        self.shared.check(py)?;
+        self.transaction.with(py, |tx| {
+            detach(py, || match isolation {
+                Some(Level(level)) => tx.reset_at(level),
+                None => tx.reset(),
+            })
+        })?
     }
 
     /// Commits. Returns the sequence number. The transaction has ended, also after an exception.
@@ -366,6 +506,24 @@ impl Transaction {
         self.transaction.with(py, |tx| level_name(tx.isolation()))
     }
 
+    /// The sequence number of the newest commit that it sees; `None` if it sees each as it comes.
+    #[getter]
+    fn seq(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.transaction.with(py, |tx| tx.snapshot_seq())
+    }
+
+    /// Bytes that its writes take.
+    #[getter]
+    fn bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.transaction.with(py, |tx| tx.bytes())
+    }
+
+    /// Number of keys and ranges that count as read.
+    #[getter]
+    fn reads_tracked(&self, py: Python<'_>) -> PyResult<usize> {
+        self.transaction.with(py, |tx| tx.reads_tracked())
+    }
+
     /// Number of writes.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.transaction.with(py, |tx| tx.len())
@@ -389,7 +547,7 @@ impl Transaction {
     }
 
     fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
-        self.contains(py, key, None)
+        self.contains(py, key, None, true)
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {

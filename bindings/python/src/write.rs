@@ -13,9 +13,10 @@ use tidesdb::{Error, KEY_BYTES_MAX, KeyBounds, SeqNo, SyncMode, WriteBatch, Writ
 use crate::batch::Batch;
 use crate::buffer::{Bytes, Kept, Lent};
 use crate::failure::raise;
-use crate::family::{Family, add, operand};
+use crate::family::{Family, add};
 use crate::handle::{Owned, Shared, detach, take_interrupt};
-use crate::options::{Expiry, Moment, Span};
+use crate::operators;
+use crate::options::{Expiry, Moment, Ttl};
 use crate::pairs::{pairs, parts};
 use crate::rows::range;
 use crate::transaction::Transaction;
@@ -92,7 +93,7 @@ impl Write {
         family: &Bound<'_, Family>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        ttl: Option<Span>,
+        ttl: Option<Ttl>,
         expires: Option<Moment>,
     ) -> PyResult<Self> {
         let expiry = Expiry::new(ttl, expires)?;
@@ -105,7 +106,7 @@ impl Write {
     fn put_many(
         family: &Bound<'_, Family>,
         items: &Bound<'_, PyAny>,
-        ttl: Option<Span>,
+        ttl: Option<Ttl>,
         expires: Option<Moment>,
     ) -> PyResult<Self> {
         let expiry = Expiry::new(ttl, expires)?;
@@ -151,7 +152,7 @@ impl Write {
         key: &Bound<'_, PyAny>,
         operand: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let (key, operand) = (key_of(family, key)?, self::operand(operand)?);
+        let (key, operand) = (key_of(family, key)?, operators::operand(operand)?);
         Self::of(family, |family| What::Merge { family, key, operand })
     }
 

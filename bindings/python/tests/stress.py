@@ -9,6 +9,7 @@ reopen what was acknowledged must be there. A second process is run for each gro
 import argparse
 import asyncio
 import collections
+import io
 import os
 import random
 import shutil
@@ -126,6 +127,64 @@ class Worker(threading.Thread):
 
         self.write(rows, call)
 
+    def do_append(self, db):
+        rows = {self.key(): self.value() for _ in range(10)}
+
+        def call():
+            batches = [db.batch(), db.batch()]
+            for n, (key, value) in enumerate(rows.items()):
+                batches[n * 2 // len(rows)][key] = value
+            batches[0].append(batches[1])
+            batches[0].commit()
+
+        self.write(rows, call)
+
+    def do_ingest(self, db):
+        rows = dict(sorted((self.key(), self.value()) for _ in range(20)))
+        self.write(rows, lambda: db.ingest_sorted(rows))
+
+    def do_sorted_writer(self, db):
+        rows = {key: self.random.choice((None, self.value())) for key in sorted({self.key() for _ in range(10)})}
+
+        def call():
+            with db.sorted_writer() as writer:
+                for key, value in rows.items():
+                    if value is None:
+                        writer.delete(key)
+                    elif value and self.random.random() < 0.3:
+                        writer.put_file(key, io.BytesIO(value))
+                    else:
+                        writer.put(key, value)
+
+        self.write(rows, call)
+
+    def do_mapping(self, db):
+        mapping, key, value = db.mapping(), self.key(), self.value()
+        self.write({key: value}, lambda: mapping.update([(key, value)]))
+        self.check(key, mapping.get(key))
+        assert key in mapping.keys() and mapping
+
+    def do_views(self, db):
+        key = self.key()
+        with db.snapshot() as snapshot:
+            reads = self.random.choice((db, snapshot, db.transaction("snapshot")))
+            if key not in self.unsure:
+                assert reads.contains(key) == (key in self.model) == reads.multi_contains([key])[0]
+                assert (reads.expiry(key) is not None) == (key in self.model)
+                with reads.keys(prefix=b"%d-" % self.me, reverse=self.random.random() < 0.5) as rows:
+                    next(rows, None)
+                    try:
+                        assert (key in rows) == (key in self.model)
+                    except ValueError:
+                        pass  # they had ended
+            with reads.cursor(prefix=b"%d-" % self.me, keys_only=self.random.random() < 0.5) as cursor:
+                if cursor.seek(key):
+                    assert cursor.key >= key and cursor.expires and cursor.seq >= cursor.version_seq
+            reads.count(key, None)
+            if not isinstance(reads, tidesdb.Transaction):
+                reads.explain(key)
+                reads.explain_range(rows=5)
+
     def do_transact(self, db):
         key, value = self.key(), self.value()
 
@@ -169,8 +228,15 @@ class Worker(threading.Thread):
         assert reader is not None and reader.read() == value
 
     def do_share(self, db):
-        kind = self.random.randrange(5)
-        made = (db.items, db.cursor, db.snapshot, lambda: db.transaction("snapshot"), lambda: db.value_writer(b"shared"))
+        kind = self.random.randrange(6)
+        made = (
+            db.items,
+            db.cursor,
+            db.snapshot,
+            lambda: db.transaction("snapshot"),
+            lambda: db.value_writer(b"shared"),
+            db.sorted_writer,
+        )
         self.stage.shared.append(made[kind]())
 
     def do_use_shared(self, db):
@@ -195,8 +261,14 @@ class Worker(threading.Thread):
             elif isinstance(one, tidesdb.Transaction):
                 one.put(b"shared", b"x")
                 list(one.keys(prefix=b"shared"))
+                with one.cursor(prefix=b"shared") as cursor:
+                    cursor.first()
                 if self.random.random() < 0.2:
                     one.commit()
+            elif isinstance(one, tidesdb.SortedRows):
+                one.put(b"shared %020d" % time.monotonic_ns(), b"x")
+                if self.random.random() < 0.2:
+                    self.random.choice((one.commit, one.discard))()
             else:
                 one.write(b"x" * self.random.randrange(1, 5000))
                 if self.random.random() < 0.2:
@@ -218,7 +290,7 @@ class Worker(threading.Thread):
 
     def do_rare(self, db):
         if self.random.random() < 0.1:
-            self.random.choice((db.flush, db.compact, db.sync, db.stats, db.verify, db.metrics_text))()
+            self.random.choice((db.flush, db.compact, db.sync, db.stats, db.verify, db.metrics_text, db.diagnose, lambda: db.flush(wait=False)))()
 
 
 CAT = tidesdb.MergeOperator("cat", lambda older, newer: (older + newer)[-1000:])

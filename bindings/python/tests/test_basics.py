@@ -1,5 +1,6 @@
 """What a program does with keys and values."""
 
+import asyncio
 import datetime
 import gc
 import math
@@ -8,6 +9,7 @@ import time
 import pytest
 
 import tidesdb
+import tidesdb.aio
 
 
 def test_it_is_a_dictionary_with_sorted_keys(db):
@@ -509,3 +511,29 @@ def test_memory_is_given_back(db):
     del rows
     gc.collect()
     assert db.stats()["memory_cursors_bytes"] == 0
+
+
+def test_a_database_is_removed_with_its_own_files_only(path):
+    with tidesdb.open(path) as db:
+        db[b"a"] = b"1"
+        with pytest.raises(tidesdb.Locked):
+            tidesdb.destroy(path)
+        assert db[b"a"] == b"1"
+    (path / "notes").write_text("mine")
+    tidesdb.destroy(path)
+    assert (path / "notes").read_text() == "mine" and not list(path.glob("*.*"))
+    with pytest.raises(tidesdb.NotFound):
+        tidesdb.destroy(path)
+    with tidesdb.open(path, error_if_exists=True) as db:
+        assert b"a" not in db
+    (path / "notes").unlink()
+    tidesdb.destroy(str(path))
+    assert not path.exists()
+    asyncio.run(destroyed(path))
+
+
+async def destroyed(path):
+    async with tidesdb.aio.open(path) as db:
+        await db.put(b"a", b"1")
+    await tidesdb.aio.destroy(path)
+    assert not path.exists()

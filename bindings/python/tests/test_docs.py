@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "bindings/python/README.md", ROOT / "docs/how-to/python.md"]
+PAGES = [
+    ROOT / "bindings/python/README.md",
+    *(ROOT / "docs" / page for page in ("how-to/python.md", "coming-from/plyvel.md", "coming-from/rocksdict.md", "coming-from/lmdb.md")),
+]
 SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 

@@ -100,7 +100,17 @@ def merging(request, path):
 
 def reads(db):
     snapshot, tx, cursor = db.snapshot(), db.transaction(), db.cursor()
+    item = lambda cursor: cursor.seek(b"30") and cursor.item[1]  # noqa: E731
     return {
+        "cursor of a snapshot": lambda: item(snapshot.cursor()),
+        "cursor of a transaction": lambda: item(tx.cursor()),
+        "part in a snapshot": lambda: snapshot.get_part(b"30"),
+        "part in a transaction": lambda: tx.get_part(b"30"),
+        "in items": lambda: (b"30", b"vnow") in db.items() and b"vnow",
+        "in values": lambda: b"vnow" in db.values(b"29") and b"vnow",
+        "mapping": lambda: db.mapping()[b"30"],
+        "replace in a transaction": lambda: db.transaction().replace(b"30", b"vnow"),
+        "equality": lambda: db.mapping() != {} and max(db.mapping().values(), key=len),
         "get": lambda: db[b"30"],
         "get_part": lambda: db.get_part(b"30"),
         "multi_get": lambda: db.multi_get([b"00", b"30"])[1],
@@ -169,9 +179,57 @@ def test_a_fetch_that_fails_keeps_the_rows_before(tmp_path):
         assert [key for key, _ in seen] == [row for row in ROWS if row != b"07"]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_iterator_stands_where_it_was_after_an_interrupted_in(merging, reverse):
+    db, operator = merging
+    rows = db.items(b"20", b"40", reverse=reverse)
+    seen = rows.fetch(3)
+    operator.left = 1
+    with pytest.raises(operator.error):
+        (b"31", b"vnow") in rows  # noqa: B015
+    assert (b"30", b"vnow") in rows
+    seen += list(rows)
+    values = {row: b"vnow" if row in (b"30", b"31") else b"v" for row in ROWS if b"20" <= row < b"40"}
+    assert seen == sorted(values.items(), reverse=reverse)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("progress", [None, lambda done, total: None])
+def test_ctrl_c_ends_a_backup(path, tmp_path, progress):
+    with tidesdb.open(path) as db:
+        db.put_many((b"%04d" % n, os.urandom(10_000)) for n in range(2000))
+        backups = tidesdb.Backups(tmp_path / "backups")
+        timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
+        timer.start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            backups.create(db, bytes_per_second=1 << 20, progress=progress)
+        timer.join()
+        assert time.monotonic() - begin < 15 and backups.list() == []
+        assert backups.create(db)["number"] >= 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["verify", "restore", "prove"])
+def test_ctrl_c_ends_a_call_that_reads_a_backup(path, tmp_path, name):
+    with tidesdb.open(path) as db:
+        db.put_many((b"%04d" % n, os.urandom(10_000)) for n in range(2000))
+        backups = tidesdb.Backups(tmp_path / "backups")
+        backups.create(db)
+    to = [] if name == "verify" else [tmp_path / "to"]
+    timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(backups, name)(1, *to, bytes_per_second=1 << 20)
+    timer.join()
+    assert time.monotonic() - begin < 15 and not list(tmp_path.glob("to/*"))
+    getattr(backups, name)(1, *to)
+
+
 def test_an_interrupt_in_the_check_of_an_operand_is_raised_by_the_write(merging):
     db, operator = merging
-    calls = [db.merge, db.batch().merge, db.transaction().merge]
+    calls = [db.merge, db.batch().merge, db.transaction().merge, db.sorted_writer().merge]
     for call in calls:
         operator.left = 1
         with pytest.raises(operator.error):

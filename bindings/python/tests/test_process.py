@@ -267,3 +267,22 @@ def test_errors_without_a_standard_error_go_nowhere(path):
         """,
         path,
     )
+
+
+def test_a_daemon_thread_within_a_profile_lets_the_process_end(path):
+    """Before Python 3.14 the end of the interpreter unwinds the thread where it stands: below a function of the user there is no frame of Rust."""
+    said = run(
+        """
+        import sys, threading, time, tidesdb
+        db, begun = tidesdb.open(sys.argv[1], sync="none"), threading.Event()
+        def work():
+            begun.set()
+            while True:
+                time.sleep(0.001)
+        threading.Thread(target=tidesdb.profile, args=(work,), daemon=True).start()
+        begun.wait()
+        print("ends")
+        """,
+        path,
+    )
+    assert said == "ends\n"

@@ -1,5 +1,6 @@
 """Handles after a close, after a fork, between threads, and at the end of the interpreter: an exception, never a crash."""
 
+import io
 import multiprocessing
 import os
 import signal
@@ -24,7 +25,57 @@ def handles(db):
     next(rows)
     cursor.first()
     writer.write(b"x")
+    builder, sorted_rows, mapping = db.table_builder(db.path.parent / "stem"), db.sorted_writer(), db.mapping()
+    of_snapshot, of_tx, other = snapshot.cursor(), tx.cursor(keys_only=True), db.batch()
+    of_snapshot.first()
+    of_tx.first()
+    builder.put(b"a", b"1")
+    sorted_rows.put(b"a", b"1")
+    backups = tidesdb.Backups(db.path.parent / "backups")
     return {
+        "contains": lambda: db.contains(b"a"),
+        "multi_contains": lambda: db.multi_contains([b"a"]),
+        "expiry": lambda: db.expiry(b"a"),
+        "explain": lambda: db.explain(b"a"),
+        "explain_range": db.explain_range,
+        "key_count_max": db.key_count_max,
+        "diagnose": db.diagnose,
+        "has_family": lambda: db.has_family("f"),
+        "changed_settings": db.changed_settings,
+        "until close": lambda: db.change_options_until_close(value_threshold=100),
+        "slow": lambda: db.set_slow_sync(1),
+        "flush": lambda: db.flush(wait=False),
+        "compact": lambda: db.compact(b"a", b"b"),
+        "ingest": lambda: db.ingest({}),
+        "ingest_sorted": lambda: db.ingest_sorted([]),
+        "sorted writer": db.sorted_writer,
+        "sorted put": lambda: sorted_rows.put(b"b", b"1"),
+        "sorted put_many": lambda: sorted_rows.put_many({b"c": b"1"}),
+        "sorted put_file": lambda: sorted_rows.put_file(b"d", io.BytesIO(b"1")),
+        "sorted commit": sorted_rows.commit,
+        "table builder": lambda: db.table_builder("stem"),
+        "snapshot multi_contains": lambda: snapshot.multi_contains([b"a"]),
+        "snapshot count": snapshot.count,
+        "snapshot cursor": snapshot.cursor,
+        "snapshot part": lambda: snapshot.get_part(b"a"),
+        "snapshot expiry": lambda: snapshot.expiry(b"a"),
+        "snapshot explain": lambda: snapshot.explain(b"a"),
+        "tx count": tx.count,
+        "tx cursor": tx.cursor,
+        "tx pop": lambda: tx.pop(b"a"),
+        "tx replace": lambda: tx.replace(b"a", b"1"),
+        "tx part": lambda: tx.get_part(b"a"),
+        "tx reset": tx.reset,
+        "tx single_delete": lambda: tx.single_delete(b"a"),
+        "of snapshot": of_snapshot.next,
+        "of snapshot item": lambda: of_snapshot.item,
+        "of tx": of_tx.next,
+        "of tx expires": lambda: of_tx.expires,
+        "in rows": lambda: b"a" in rows,
+        "mapping": lambda: len(mapping),
+        "mapping keys": lambda: b"a" in mapping.keys(),
+        "append": lambda: other.append(batch),
+        "backup": lambda: backups.create(db),
         "get": lambda: db.get(b"a"),
         "put": lambda: db.put(b"a", b"1"),
         "stats": db.stats,
@@ -412,8 +463,197 @@ def test_damage_is_named(path):
         assert not db.verify()["ok"]
 
 
+@needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_objects_without_a_database_belong_to_their_process_too(tmp_path):
+    builder = tidesdb.TableBuilder(tmp_path / "stem")
+    builder.put(b"a", b"1")
+    backups = tidesdb.Backups(tmp_path / "backups")
+    with tidesdb.open(tmp_path / "db") as db:
+        reader = tidesdb.open_reader(tmp_path / "db")
+        db[b"a"] = b"1"
+
+        def child():
+            nonlocal builder, backups, reader
+            for call in (lambda: builder.put(b"b", b"1"), builder.finish, builder.discard, backups.list, reader.refresh, reader.writer_figures):
+                try:
+                    call()
+                except tidesdb.Forked:
+                    continue
+                raise AssertionError(call)
+            builder = backups = reader = None
+            with tidesdb.TableBuilder(tmp_path / "own") as own:
+                own.put(b"a", b"1")
+                own.finish()
+            assert tidesdb.Backups(tmp_path / "backups").list() == []
+
+        in_child(child)
+        builder.put(b"b", b"1")
+        assert db.ingest({"default": builder.finish()})["rows"] == 2
+        assert backups.create(db)["number"] == 1
+        reader.close()
+
+
+@pytest.mark.parametrize("reads", ["the family", "a snapshot", "a transaction"])
+def test_a_close_beside_the_calls_that_read(path, reads):
+    for _ in range(5):
+        db = tidesdb.open(path, sync="none")
+        db.put_many((b"%05d" % n, b"v") for n in range(3000))
+        made = {"the family": lambda: db, "a snapshot": db.snapshot, "a transaction": db.transaction}[reads]()
+        begun, failures = threading.Barrier(5), []
+
+        def work():
+            begun.wait()
+            try:
+                while True:
+                    assert made.count() >= 3000
+                    with made.cursor(b"01", b"02") as cursor:
+                        there = cursor.first()
+                        while there:
+                            assert cursor.item[1] == b"v" and cursor.expires
+                            there = cursor.next()
+                    with made.items(reverse=True) as rows:
+                        assert (b"00007", b"v") in rows and b"00007" not in rows and next(rows)
+                    made.multi_contains([b"00001", b"x"])
+                    made.expiry(b"00001")
+                    if reads != "a transaction":
+                        made.explain_range(rows=10)
+            except tidesdb.Closed:
+                pass
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [thread.start() for thread in threads]
+        begun.wait()
+        time.sleep(0.02)
+        db.close()
+        [thread.join() for thread in threads]
+        assert not failures
+
+
+def test_a_close_beside_ingests_and_backups(path, tmp_path):
+    for n in range(5):
+        db = tidesdb.open(path, sync="none")
+        begun, failures, done = threading.Barrier(5), [], []
+        backups = tidesdb.Backups(tmp_path / "backups")
+
+        def work(me):
+            begun.wait()
+            try:
+                while True:
+                    db.ingest_sorted((b"%d-%05d" % (me, i), b"v") for i in range(2000))
+                    with db.sorted_writer() as writer:
+                        writer.put_many((b"%d-w%05d" % (me, i), b"v") for i in range(100))
+                    with db.table_builder(tmp_path / f"stem-{n}-{me}") as builder:
+                        builder.put(b"%d-t" % me, b"v")
+                        db.ingest({"default": builder.finish()}, transfer="move")
+                    done.append(me)
+                    if me == 0:
+                        backups.create(db)
+            except tidesdb.Closed:
+                pass
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+        [thread.start() for thread in threads]
+        begun.wait()
+        time.sleep(0.05 * n)
+        db.close()
+        [thread.join() for thread in threads]
+        assert not failures
+        with tidesdb.open(path) as db:
+            assert db.verify()["ok"]
+            for me in set(done):
+                assert db.count(prefix=b"%d-0" % me) == 2000 and b"%d-t" % me in db
+
+
+def test_batches_that_are_appended_to_each_other_do_not_wait_for_each_other(db):
+    one, two = db.batch(), db.batch()
+    one.put(b"a", b"1")
+    two.put(b"b", b"1")
+
+    def work(first, second):
+        for _ in range(300):
+            first.append(second)
+            first.clear()
+            first.put(b"a", b"1")
+
+    threads = [threading.Thread(target=work, args=pair) for pair in ((one, two), (two, one)) * 2]
+    [thread.start() for thread in threads]
+    [thread.join(60) for thread in threads]
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_buffer_that_changes_in_a_call_is_no_crash(db):
+    """`put_many` of a writer walks an iterable of the user, which may do anything."""
+    buffer, keys = bytearray(b"v" * 100), [bytearray(b"a"), bytearray(b"b")]
+
+    def rows():
+        for key in keys:
+            yield key, buffer
+            buffer.clear()  # what was passed is copied, so it may be resized
+            buffer.extend(b"w" * 50)
+
+    with db.sorted_writer() as writer:
+        writer.put_many(rows())
+    assert db.multi_get([b"a", b"b"]) == [b"v" * 100, b"w" * 50]
+
+    class Shrinking(list):
+        def __iter__(self):
+            while self:
+                yield self.pop()
+
+    assert db.multi_contains(Shrinking([b"a", b"x"])) == [False, True]
+
+    class Family(tidesdb.Family):
+        pass
+
+    with pytest.raises(TypeError):
+        Family()
+
+    def close_inside():
+        yield b"k", b"v"
+        db.close()
+        yield b"l", b"v"
+
+    with pytest.raises(tidesdb.Closed):
+        db.ingest_sorted(close_inside())
+
+
+def test_progress_that_uses_the_database(path, tmp_path):
+    with tidesdb.open(path) as db:
+        db.put_many((b"%05d" % n, bytes(100)) for n in range(20_000))
+        backups, seen = tidesdb.Backups(tmp_path / "backups"), []
+
+        def show(done, total):
+            db[b"during"] = b"1"
+            seen.append(len(backups.list()))
+            with pytest.raises(tidesdb.Busy):
+                backups.create(db)
+
+        backups.create(db, progress=show)
+        assert seen and set(seen) == {0} and db[b"during"] == b"1"
+
+
 def test_a_file_in_place_of_the_folder_is_an_os_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError) as error:
         tidesdb.open(tmp_path / "file")
     assert isinstance(error.value, tidesdb.IoError) and error.value.errno
+
+
+def test_a_snapshot_is_closed_beside_a_call_that_reads_it(db):
+    rows = [(b"%08d" % n, b"v" * 50) for n in range(200_000)]
+    db.ingest_sorted(rows)
+    for _ in range(5):
+        snapshot, counts = db.snapshot(), []
+        reader = threading.Thread(target=lambda: counts.append(snapshot.count()))
+        reader.start()
+        time.sleep(0.002)
+        snapshot.close()
+        with pytest.raises(tidesdb.Closed):
+            snapshot.get(b"00000001")
+        reader.join()
+        assert counts in ([], [200_000]), "it was closed before the call, or the call has gone on"

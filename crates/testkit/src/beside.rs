@@ -100,9 +100,7 @@ pub fn write(path: &Path, n: u64) -> Done {
     let options = options.with(|o| {
         o.wal_segment_bytes = 128 << 10;
         o.disk_free_min = 0;
-        if n.is_multiple_of(2) {
-            o.foreground_recovery_bytes = 0;
-        }
+        o.forced.saves_behind = n.is_multiple_of(2);
     });
     let db = options.open().map_err(text)?;
     let second = db.family_or_create(SECOND, family).map_err(text)?;

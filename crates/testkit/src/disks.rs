@@ -60,7 +60,7 @@ enum Planted {
     FsyncDir,
     /// A rename on Windows does not write through.
     RenameLater,
-    /// A sync of a file on Windows leaves the names where they are.
+    /// A sync of a file on Windows does not make directory entries durable.
     BytesOnly,
     /// The engine keeps `CURRENT` open, which it replaces.
     HoldCurrent,

@@ -58,9 +58,7 @@ fn open(path: &Path, mode: SyncMode) -> tidesdb::Result<(Db, Family)> {
         .with(|o| {
             o.wal_segment_bytes = 128 << 10;
             o.disk_free_min = 0;
-            if mode != SyncMode::Full {
-                o.foreground_recovery_bytes = 0;
-            }
+            o.forced.saves_behind = mode != SyncMode::Full;
         })
         .open()?;
     let second = db.family_or_create(SECOND, family)?;

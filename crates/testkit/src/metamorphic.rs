@@ -1,7 +1,7 @@
 //! T15: one history of operations under several random configurations. Settings decide where rows are stored, when they move and how
 //! they are found, but not what a read returns: every configuration must give the answers of the first one, which keeps most rows
 //! in memory. Some configurations ask a reader beside the writer where the others ask the writer. In some, transactions also make writes
-//! that they take back.
+//! that they take back. Some write sorted rows to tables that a commit takes, where the others write a batch.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
 use tidesdb::{
-    CommitHook, Comparator, Compression, Db, FamilyOptions, Isolation, Iter, OpenOptions, Reader, Snapshot,
-    SyncMode, Transaction, WriteBatch,
+    CommitHook, Comparator, Compression, Db, FamilyOptions, Ingest, Isolation, Iter, OpenOptions, Reader,
+    Snapshot, SyncMode, TableBuilder, Transaction, WriteBatch,
 };
 use tidesdb_io::Env;
 use tidesdb_io::sim;
@@ -22,6 +22,8 @@ use crate::rng::Rng;
 
 /// Snapshots that are open at the same time, at most.
 const SNAPSHOTS: usize = 4;
+/// Keys that a load covers, at most.
+const LOAD: u64 = 200;
 
 /// One operation. Keys are numbers; values are made from a number.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,8 @@ enum Op {
     Batch(u64, u64),
     /// Makes the same changes in a transaction, which reads and scans after each key.
     Transact(u64, u64),
+    /// Writes sorted rows in one commit: see [`sorted`].
+    Load(u64, u64, u64),
     /// Reads a key; the flag asks for the oldest snapshot.
     Get(u64, bool),
     /// Reads the rows of a range.
@@ -92,6 +96,7 @@ impl History {
         let end = (key + 1 + rng.below(self.keys / 50)).min(self.keys);
         let (back, old) = (rng.one_in(2), rng.one_in(3));
         match rng.below(1000) {
+            427..430 => Op::Load(key, (key + 1 + rng.below(LOAD)).min(self.keys), rng.next_u64()),
             430..440 => Op::FlushBefore(key.min(self.keys - 8), rng.next_u64()),
             440..448 => Op::Look(Scan { from: key, to: end, most: usize::MAX, back, old }, rng.one_in(4)),
             448..450 => Op::LookBack(Scan { from: 0, to: self.keys, most: usize::MAX, back, old }),
@@ -127,9 +132,31 @@ impl History {
                     puts[key as usize] = if deletes { 0 } else { puts[key as usize] + more as u32 };
                 }
             }
+            Op::Load(from, to, seed) => {
+                let (deletes, rows) = sorted(from, to, seed);
+                if deletes {
+                    puts[from as usize..to as usize].fill(0);
+                }
+                for (key, value) in rows {
+                    puts[key as usize] = if value.is_some() { puts[key as usize] + 1 } else { 0 };
+                }
+            }
             _ => {}
         }
     }
+}
+
+/// Whether a load from one key to another one deletes this range first, and its rows: most keys in order, with the numbers of their values;
+/// `None` is a delete.
+fn sorted(from: u64, to: u64, seed: u64) -> (bool, Vec<(u64, Option<u64>)>) {
+    let mut rng = Rng::new(seed);
+    let deletes = rng.one_in(3);
+    let mut rows: Vec<_> = (from..to).filter(|_| !rng.one_in(4)).map(|key| (key, Some(key ^ seed))).collect();
+    rows.iter_mut().filter(|_| rng.one_in(8)).for_each(|(_, value)| *value = None);
+    if rows.is_empty() {
+        rows.push((from, Some(seed)));
+    }
+    (deletes, rows)
 }
 
 /// A change of a key in a batch.
@@ -177,7 +204,6 @@ pub struct Config {
     threads: usize,
     cache_bytes: u64,
     segment_bytes: u64,
-    mmap_reads: bool,
     /// Maximum number of parts of a merge.
     merge_parts: usize,
     /// False: flushes and merges of the history are left out.
@@ -186,6 +212,19 @@ pub struct Config {
     reads_beside: bool,
     /// Transactions make more writes and take them back, before each read.
     takes_back: bool,
+    /// How loads write their rows.
+    loads: Loads,
+}
+
+/// How a load writes its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loads {
+    /// As a batch.
+    Batch,
+    /// To tables in the folder of the database.
+    Sorted,
+    /// To tables beside the database, which are taken by copy, link or move in turn.
+    Tables,
 }
 
 impl Config {
@@ -196,11 +235,11 @@ impl Config {
             threads: 0,
             cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
-            mmap_reads: false,
             merge_parts: 1,
             maintains: false,
             reads_beside: false,
             takes_back: false,
+            loads: Loads::Batch,
         }
     }
 
@@ -230,11 +269,11 @@ impl Config {
             threads: one_of(&[0, 0, 2, 4]) as usize,
             cache_bytes: one_of(&[0, 64 << 10, 8 << 20]),
             segment_bytes: one_of(&[64 << 10, 1 << 20]),
-            mmap_reads: one_of(&[0, 0, 0, 1]) == 1,
             maintains: one_of(&[0, 1, 1]) == 1,
             merge_parts: one_of(&[1, 2, 3, 8]) as usize,
             reads_beside: one_of(&[0, 1]) == 1,
             takes_back: one_of(&[0, 1, 1]) == 1,
+            loads: [Loads::Batch, Loads::Sorted, Loads::Tables][one_of(&[0, 1, 2]) as usize],
         }
     }
 }
@@ -260,6 +299,8 @@ pub struct Answers {
     pub reopens: u64,
     /// Views of readers beside the writer that were read.
     pub views: u64,
+    /// Tables that commits took.
+    pub taken: u64,
 }
 
 /// The view or snapshot that answers a read again later.
@@ -331,8 +372,7 @@ impl Run<'_> {
             .with(|o| {
                 o.wal_segment_bytes = config.segment_bytes;
                 o.disk_free_min = 0;
-                o.mmap_reads = config.mmap_reads;
-                o.merge_parts = Some(config.merge_parts);
+                o.forced.merge_parts = Some(config.merge_parts);
             });
         self.here(options).open()
     }
@@ -384,6 +424,7 @@ impl Run<'_> {
             Op::DeleteRange(from, to) => db.delete_range(key_of(from)..key_of(to)).map(drop),
             Op::Batch(key, seed) => write_batch(db, key, seed),
             Op::Transact(key, seed) => self.transact(key, seed),
+            Op::Load(from, to, seed) => self.load(from, to, seed),
             Op::Get(key, old) => self.get(key, old),
             Op::Scan(scan) => self.scan(scan),
             Op::Snapshot if self.snapshots.len() < SNAPSHOTS => {
@@ -415,6 +456,53 @@ impl Run<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn load(&mut self, from: u64, to: u64, seed: u64) -> tidesdb::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let (family, (deletes, rows)) = (db.default_family(), sorted(from, to, seed));
+        let add = |to_table: &mut TableBuilder| {
+            if deletes {
+                to_table.delete_range(key_of(from)..key_of(to))?;
+            }
+            rows.iter().try_for_each(|(key, value)| match value {
+                Some(seed) => to_table.put(key_of(*key), value_of(*seed)),
+                None => to_table.delete(key_of(*key)),
+            })
+        };
+        self.answers.taken += match self.config.loads {
+            Loads::Batch => {
+                let mut batch = WriteBatch::new();
+                if deletes {
+                    batch.delete_range(family, key_of(from)..key_of(to))?;
+                }
+                for (key, value) in &rows {
+                    match value {
+                        Some(seed) => batch.put(family, key_of(*key), value_of(*seed))?,
+                        None => batch.delete(family, key_of(*key))?,
+                    }
+                }
+                return db.write(&mut batch).map(drop);
+            }
+            Loads::Sorted => {
+                let mut writer = family.sorted_writer()?;
+                add(writer.rows())?;
+                writer.commit()?.tables
+            }
+            Loads::Tables => {
+                let stem = self.path.with_file_name(format!("load-{}", self.answers.taken));
+                let mut builder = family.table_builder(stem)?.memory_limit(1 + seed % 4096);
+                add(&mut builder)?;
+                let ingest = Ingest::new().tables(family, builder.finish()?);
+                let ingest = match seed % 3 {
+                    0 => ingest,
+                    1 => ingest.linking(),
+                    _ => ingest.moving(),
+                };
+                db.ingest(&ingest)?.tables
+            }
+        };
+        Ok(())
     }
 
     fn get(&mut self, key: u64, old: bool) -> tidesdb::Result<()> {

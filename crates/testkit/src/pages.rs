@@ -65,6 +65,10 @@ struct HowToAsync;
 struct HowToBackup;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/bulk-load.md")]
+struct HowToBulkLoad;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/cache.md")]
 struct HowToCache;
 
@@ -79,6 +83,10 @@ struct HowToSecondaryIndex;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/large-files.md")]
 struct HowToLargeFiles;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/many-databases.md")]
+struct HowToManyDatabases;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/migrate.md")]

@@ -79,7 +79,7 @@ impl Config {
             .with(|o| {
                 o.wal_segment_bytes = self.wal_segment;
                 o.disk_free_min = 0;
-                o.merge_parts = Some(if self.divides { 3 } else { 1 });
+                o.forced.merge_parts = Some(if self.divides { 3 } else { 1 });
             })
             .open()
     }

@@ -128,6 +128,9 @@ pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     if spec.level().is_some() && !rival.transactions {
         return Some(format!("the program of {engine} does not support transactions"));
     }
+    if spec.bulk && rival.name != "rocksdb" {
+        return Some(format!("the program of {engine} does not build sorted tables"));
+    }
     if !spec.families.is_empty() {
         return Some(format!("the program of {engine} does not support families"));
     }
@@ -231,6 +234,9 @@ mod tests {
         assert!(absent("fjall", &counters).unwrap().contains("not support transactions"));
         assert_eq!((absent("rocksdb", &counters), absent("tidesdb-c", &counters)), (None, None));
         assert!(absent("redb", &Spec { isolation: counters.level(), ..write(Device) }).is_some());
+        let tables = Spec { bulk: true, ..Spec::default() };
+        assert!(absent("fjall", &tables).unwrap().contains("does not build sorted tables"));
+        assert_eq!((absent("rocksdb", &tables), absent("tidesdb", &tables)), (None, None));
         assert_eq!((filling_class("redb"), filling_class("lmdb"), filling_class("null")), (Nothing, Os, Os));
         assert!(ALL.iter().all(|rival| rival.classes.contains(&Device)));
     }

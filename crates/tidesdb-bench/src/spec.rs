@@ -258,6 +258,9 @@ pub struct Spec {
     /// If set, a watched row starts with the page cache as the row before has left it.
     #[serde(default)]
     pub warm: bool,
+    /// If set, a batch is written as sorted tables, past the log, which its commit takes. The pattern must be `Seq`.
+    #[serde(default)]
+    pub bulk: bool,
     /// Version of all values before the operations; with `WriteWhileReading`, the newest of them.
     #[serde(default)]
     pub version: u32,
@@ -305,6 +308,7 @@ impl Default for Spec {
             memory: 0,
             watched: false,
             warm: false,
+            bulk: false,
             version: 0,
         }
     }
@@ -348,10 +352,7 @@ impl Spec {
                 self.is_too_short(),
                 "turnover needs as many operations as keys, overload, probes and motion need a duration",
             ),
-            (
-                self.probes() && self.pattern != Pattern::Random,
-                "probes need random keys, of which some are absent",
-            ),
+            (self.probes() && self.pattern != Pattern::Random, "probes need random keys, some absent"),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
                 "an overwrite row can write each key once at most",
@@ -370,6 +371,10 @@ impl Spec {
             (
                 self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
                 "puts in transactions need a pattern that writes each key once, so that they are never refused",
+            ),
+            (
+                self.bulk && self.pattern != Pattern::Seq,
+                "rows of sorted tables come in the order of their keys",
             ),
             (
                 !self.families_are_right(),

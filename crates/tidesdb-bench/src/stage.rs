@@ -262,6 +262,7 @@ fn fill(task: &Task, open: Open) -> Result<()> {
     let mut config = task.config();
     config.spec.batch = (FILL_BYTES / config.spec.entry_bytes()).clamp(1, FILL_BATCH);
     config.spec.rate = 0.0;
+    config.spec.bulk = false;
     config.spec.durability = rivals::filling_class(&task.engine);
     let engine = open(&config)?;
     Bench::new(&config.spec, engine.keeps_data())?.populate(&*engine)?;

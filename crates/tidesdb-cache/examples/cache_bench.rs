@@ -18,7 +18,7 @@ const LOOKUPS: u32 = 200_000;
 type Block = Box<[u8]>;
 
 fn key(block: u32) -> CacheKey {
-    CacheKey { file: 12, block, part: 1 }
+    CacheKey { file: 12, database: 0, block, part: 1 }
 }
 
 fn new_block(block: u32) -> Block {

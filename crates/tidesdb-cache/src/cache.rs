@@ -46,7 +46,7 @@ const WINDOWS_PER_PIN: usize = 256;
 /// use tidesdb_cache::{Cache, CacheKey};
 ///
 /// let cache: Cache<Vec<u8>> = Cache::new(1 << 20);
-/// let key = CacheKey { file: 7, block: 0, part: 0 };
+/// let key = CacheKey { file: 7, database: 0, block: 0, part: 0 };
 /// assert!(cache.get(key).is_none());
 ///
 /// cache.insert(key, vec![1, 2, 3], 3);
@@ -186,16 +186,26 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.table.erase(key, key.hash(), &guard);
     }
 
-    /// Removes all values of `file`. Scans the whole table; intended for deleted files.
+    /// Removes all values of `file`, a file of `database`. Scans the whole table; intended for deleted files.
     ///
     /// A reader that still uses the file may insert values during or after the scan. Such values are harmless,
     /// because file numbers are not reused, and the hand evicts them later.
-    pub fn erase_file(&self, file: u64) {
+    pub fn erase_file(&self, database: u16, file: u64) {
+        self.erase_where(|key| key.file == file && key.database == database);
+    }
+
+    /// Removes all values of `database`. Scans the whole table. The number may be used again once nothing inserts values of the old
+    /// database any more, and this was called after that.
+    pub fn erase_database(&self, database: u16) {
+        self.erase_where(|key| key.database == database);
+    }
+
+    fn erase_where(&self, goes: impl Fn(CacheKey) -> bool) {
         let alone = self.reshaping.lock();
         let mut window = 0;
         loop {
             let guard = pin();
-            if !self.table.erase_file(file, window, window + WINDOWS_PER_PIN, &guard) {
+            if !self.table.erase_where(&goes, (window, window + WINDOWS_PER_PIN), &guard) {
                 break;
             }
             window += WINDOWS_PER_PIN;

@@ -1,10 +1,12 @@
 //! [`CacheKey`]: identifies a cached block, and its hash.
 
-/// The piece of a file that a cached value was made from. File numbers are never reused.
+/// The piece of a file that a cached value was made from. A database never reuses the number of a file.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct CacheKey {
     /// Number of the file.
     pub file: u64,
+    /// Number of the database, among those that share the cache.
+    pub database: u16,
     /// Index of the block in the file.
     pub block: u32,
     /// Part of the block (key section, value frame, ...).
@@ -19,7 +21,7 @@ impl CacheKey {
         // Odd constants with balanced bits: the golden ratio and the square root of two, as fractions of 2^64.
         const FILE: u64 = 0x9E37_79B9_7F4A_7C15;
         const MIX: u64 = 0x6A09_E667_F3BC_C909;
-        let within = u64::from(self.block) << 8 | u64::from(self.part);
+        let within = u64::from(self.database) << 40 | u64::from(self.block) << 8 | u64::from(self.part);
         let joined = self.file.wrapping_mul(FILE) ^ within;
         let once = folded_product(joined ^ MIX, FILE);
         folded_product(once, MIX)

@@ -194,11 +194,16 @@ impl<V: Send + Sync + 'static> Table<V> {
         first
     }
 
-    /// Removes every entry of `file` from windows `from..to`. Returns whether there are windows after `to`.
-    pub(crate) fn erase_file(&self, file: u64, from: usize, to: usize, guard: &Guard) -> bool {
+    /// Removes every entry from windows `from..to` whose key `goes`. Returns whether there are windows after `to`.
+    pub(crate) fn erase_where(
+        &self,
+        goes: impl Fn(CacheKey) -> bool,
+        (from, to): (usize, usize),
+        guard: &Guard,
+    ) -> bool {
         let windows = self.windows();
         for slot in (from..to.min(windows)).flat_map(|index| self.slots_of(index, guard)) {
-            if let Some(found) = slot.load(guard).filter(|found| found.entry().key.file == file) {
+            if let Some(found) = slot.load(guard).filter(|found| goes(found.entry().key)) {
                 take(slot, found, guard);
             }
         }

@@ -21,7 +21,7 @@ fn overhead() -> u64 {
 }
 
 fn key(file: u64, block: u32) -> CacheKey {
-    CacheKey { file, block, part: 0 }
+    CacheKey { file, database: 0, block, part: 0 }
 }
 
 /// A small generator. Tests print its seed.

@@ -50,7 +50,7 @@ impl Drop for Value {
 }
 
 fn key(file: u64) -> CacheKey {
-    CacheKey { file, block: 0, part: 0 }
+    CacheKey { file, database: 0, block: 0, part: 0 }
 }
 
 /// Size of a window in bytes.

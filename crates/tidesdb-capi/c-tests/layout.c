@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include <tidesdb/extended.h>
 #include <tidesdb/tidesdb.h>
 
 #define STRUCT(type) printf("%s %zu\n", #type, sizeof(type))
@@ -287,6 +288,176 @@ static void constants(void)
     VALUE(TIDESDB_VERSION_MAJOR);
 }
 
+static void extended(void)
+{
+    STRUCT(tidesdb_x_commit_op_t);
+    FIELD(tidesdb_x_commit_op_t, kind);
+    FIELD(tidesdb_x_commit_op_t, key);
+    FIELD(tidesdb_x_commit_op_t, key_size);
+    FIELD(tidesdb_x_commit_op_t, value);
+    FIELD(tidesdb_x_commit_op_t, value_size);
+    FIELD(tidesdb_x_commit_op_t, expires_at_ms);
+    STRUCT(tidesdb_x_read_options_t);
+    FIELD(tidesdb_x_read_options_t, size);
+    FIELD(tidesdb_x_read_options_t, txn);
+    FIELD(tidesdb_x_read_options_t, snapshot);
+    FIELD(tidesdb_x_read_options_t, flags);
+    STRUCT(tidesdb_x_write_options_t);
+    FIELD(tidesdb_x_write_options_t, size);
+    FIELD(tidesdb_x_write_options_t, sync_mode);
+    FIELD(tidesdb_x_write_options_t, flags);
+    FIELD(tidesdb_x_write_options_t, sync_interval_us);
+    FIELD(tidesdb_x_write_options_t, ttl_ms);
+    FIELD(tidesdb_x_write_options_t, expires_at_ms);
+    STRUCT(tidesdb_x_span_t);
+    FIELD(tidesdb_x_span_t, offset);
+    FIELD(tidesdb_x_span_t, size);
+    STRUCT(tidesdb_x_row_t);
+    FIELD(tidesdb_x_row_t, offset);
+    FIELD(tidesdb_x_row_t, key_size);
+    FIELD(tidesdb_x_row_t, value_size);
+    STRUCT(tidesdb_x_merge_operator_t);
+    FIELD(tidesdb_x_merge_operator_t, size);
+    FIELD(tidesdb_x_merge_operator_t, name);
+    FIELD(tidesdb_x_merge_operator_t, merge);
+    FIELD(tidesdb_x_merge_operator_t, check);
+    FIELD(tidesdb_x_merge_operator_t, ctx);
+    STRUCT(tidesdb_x_comparator_t);
+    FIELD(tidesdb_x_comparator_t, size);
+    FIELD(tidesdb_x_comparator_t, name);
+    FIELD(tidesdb_x_comparator_t, compare);
+    FIELD(tidesdb_x_comparator_t, ctx);
+    STRUCT(tidesdb_x_open_options_t);
+    FIELD(tidesdb_x_open_options_t, size);
+    FIELD(tidesdb_x_open_options_t, config);
+    FIELD(tidesdb_x_open_options_t, comparators);
+    FIELD(tidesdb_x_open_options_t, comparator_count);
+    FIELD(tidesdb_x_open_options_t, merge_operators);
+    FIELD(tidesdb_x_open_options_t, merge_operator_count);
+    FIELD(tidesdb_x_open_options_t, history_bytes);
+    FIELD(tidesdb_x_open_options_t, flags);
+    FIELD(tidesdb_x_open_options_t, resources);
+    STRUCT(tidesdb_x_resources_options_t);
+    FIELD(tidesdb_x_resources_options_t, size);
+    FIELD(tidesdb_x_resources_options_t, memory_limit);
+    FIELD(tidesdb_x_resources_options_t, cache_bytes);
+    FIELD(tidesdb_x_resources_options_t, descriptors);
+    FIELD(tidesdb_x_resources_options_t, compaction_bytes_per_second);
+    FIELD(tidesdb_x_resources_options_t, threads);
+    STRUCT(tidesdb_x_resources_use_t);
+    FIELD(tidesdb_x_resources_use_t, size);
+    FIELD(tidesdb_x_resources_use_t, memory_limit);
+    FIELD(tidesdb_x_resources_use_t, memory_used);
+    FIELD(tidesdb_x_resources_use_t, cache_used);
+    FIELD(tidesdb_x_resources_use_t, databases);
+    FIELD(tidesdb_x_resources_use_t, threads);
+    STRUCT(tidesdb_x_family_options_t);
+    FIELD(tidesdb_x_family_options_t, size);
+    FIELD(tidesdb_x_family_options_t, config);
+    FIELD(tidesdb_x_family_options_t, merge_operator);
+    FIELD(tidesdb_x_family_options_t, default_ttl_ms);
+    STRUCT(tidesdb_x_figure_t);
+    FIELD(tidesdb_x_figure_t, group);
+    FIELD(tidesdb_x_figure_t, of);
+    FIELD(tidesdb_x_figure_t, name);
+    FIELD(tidesdb_x_figure_t, unit);
+    FIELD(tidesdb_x_figure_t, level);
+    FIELD(tidesdb_x_figure_t, is_counter);
+    FIELD(tidesdb_x_figure_t, number);
+    FIELD(tidesdb_x_figure_t, real);
+    STRUCT(tidesdb_x_health_t);
+    FIELD(tidesdb_x_health_t, size);
+    FIELD(tidesdb_x_health_t, state);
+    FIELD(tidesdb_x_health_t, was_closed);
+    FIELD(tidesdb_x_health_t, recovered_commits);
+    FIELD(tidesdb_x_health_t, recovered_log_bytes);
+    FIELD(tidesdb_x_health_t, discarded_commits);
+    STRUCT(tidesdb_x_verified_t);
+    FIELD(tidesdb_x_verified_t, size);
+    FIELD(tidesdb_x_verified_t, tables);
+    FIELD(tidesdb_x_verified_t, value_logs);
+    FIELD(tidesdb_x_verified_t, entries);
+    FIELD(tidesdb_x_verified_t, unflushed);
+    FIELD(tidesdb_x_verified_t, faults);
+    STRUCT(tidesdb_x_writer_t);
+    FIELD(tidesdb_x_writer_t, size);
+    FIELD(tidesdb_x_writer_t, state);
+    FIELD(tidesdb_x_writer_t, process);
+    FIELD(tidesdb_x_writer_t, age_ms);
+    FIELD(tidesdb_x_writer_t, open_for_ms);
+    FIELD(tidesdb_x_writer_t, written_ms);
+    STRUCT(tidesdb_x_finding_t);
+    FIELD(tidesdb_x_finding_t, severity);
+    FIELD(tidesdb_x_finding_t, rule);
+    FIELD(tidesdb_x_finding_t, what);
+    FIELD(tidesdb_x_finding_t, evidence);
+    FIELD(tidesdb_x_finding_t, cause);
+    FIELD(tidesdb_x_finding_t, advice);
+    FIELD(tidesdb_x_finding_t, price);
+    STRUCT(tidesdb_x_ingested_t);
+    FIELD(tidesdb_x_ingested_t, size);
+    FIELD(tidesdb_x_ingested_t, seq);
+    FIELD(tidesdb_x_ingested_t, tables);
+    FIELD(tidesdb_x_ingested_t, rows);
+    FIELD(tidesdb_x_ingested_t, bytes);
+    STRUCT(tidesdb_x_tables_t);
+    FIELD(tidesdb_x_tables_t, cf);
+    FIELD(tidesdb_x_tables_t, paths);
+    FIELD(tidesdb_x_tables_t, count);
+    STRUCT(tidesdb_x_generation_t);
+    FIELD(tidesdb_x_generation_t, number);
+    FIELD(tidesdb_x_generation_t, created_ms);
+    FIELD(tidesdb_x_generation_t, seq);
+    FIELD(tidesdb_x_generation_t, files);
+    FIELD(tidesdb_x_generation_t, bytes);
+    FIELD(tidesdb_x_generation_t, bytes_copied);
+    FIELD(tidesdb_x_generation_t, proven_ms);
+    FIELD(tidesdb_x_generation_t, is_proven);
+    FIELD(tidesdb_x_generation_t, database);
+    STRUCT(tidesdb_x_backup_options_t);
+    FIELD(tidesdb_x_backup_options_t, size);
+    FIELD(tidesdb_x_backup_options_t, scratch);
+    FIELD(tidesdb_x_backup_options_t, bytes_per_second);
+    FIELD(tidesdb_x_backup_options_t, progress);
+    FIELD(tidesdb_x_backup_options_t, ctx);
+    FIELD(tidesdb_x_backup_options_t, stop);
+}
+
+static void extended_constants(void)
+{
+    VALUE(TDB_X_ERR_MERGE);
+    VALUE(TDB_X_OP_PUT);
+    VALUE(TDB_X_OP_DELETE);
+    VALUE(TDB_X_OP_SINGLE_DELETE);
+    VALUE(TDB_X_OP_MERGE);
+    VALUE(TDB_X_OP_DELETE_RANGE);
+    VALUE(TDB_X_OP_DELETE_PREFIX);
+    VALUE(TDB_X_OP_PUT_STREAM);
+    VALUE(TDB_X_FILTER_KEEP);
+    VALUE(TDB_X_FILTER_REMOVE);
+    VALUE(TDB_X_FILTER_CHANGE);
+    VALUE(TDB_X_KEYS_ONLY);
+    VALUE(TDB_X_UNTRACKED);
+    VALUE(TDB_X_SYNC_DEFAULT);
+    VALUE(TDB_X_SYNC_NONE);
+    VALUE(TDB_X_SYNC_FULL);
+    VALUE(TDB_X_SYNC_INTERVAL);
+    VALUE(TDB_X_NEVER_EXPIRES);
+    VALUE(TDB_X_READ_ONLY);
+    VALUE(TDB_X_MUST_EXIST);
+    VALUE(TDB_X_MUST_BE_NEW);
+    VALUE(TDB_X_WRITER_RUNNING);
+    VALUE(TDB_X_WRITER_IDLE);
+    VALUE(TDB_X_WRITER_STOPPED);
+    VALUE(TDB_X_WRITER_CLOSED);
+    VALUE(TDB_X_WRITER_ENDED);
+    VALUE(TDB_X_WRITER_REBOOTED);
+    VALUE(TDB_X_WRITER_UNKNOWN);
+    VALUE(TDB_X_COPY);
+    VALUE(TDB_X_LINK);
+    VALUE(TDB_X_MOVE);
+}
+
 int main(void)
 {
     allocator();
@@ -300,5 +471,7 @@ int main(void)
     objstore_s3_config();
     objstore();
     constants();
+    extended();
+    extended_constants();
     return 0;
 }

@@ -1,4 +1,4 @@
-//! Connectors to object stores: tables of functions, either the library's own for directories or the caller's.
+//! Connectors to object stores: tables of functions, either the library's own, for directories and for S3, or the caller's.
 //!
 //! By the headers, the caller guarantees that the functions and the context of a connector may be used from any
 //! thread, by several at a time, until `destroy` is called, and that they return and fill their out parameters.
@@ -11,21 +11,25 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tidesdb::ObjectStore;
-use tidesdb::store::{Body, Object};
+use tidesdb::store::{Body, Condition, DirectoryStore, Object, Tag};
 use tidesdb_io::program;
-use tidesdb_objects::Bridge;
+use tidesdb_objects::library::Settings;
 use tidesdb_sync::Mutex;
 
-use crate::abi::{BACKEND_FS, BACKEND_S3, Code, ERR_IO, ERR_NOT_FOUND, ListFn, Objstore, SUCCESS};
+use crate::abi::{
+    BACKEND_FS, BACKEND_S3, Code, ERR_CONFLICT, ERR_IO, ERR_NOT_FOUND, ETAG_BYTES, ListFn, Objstore,
+    PUT_IF_MATCH, PUT_IF_NONE_MATCH, PUT_OVERWRITE, SUCCESS,
+};
 use crate::callback::Inside;
-use crate::failure::{Answer, Failure, answer, answer_or, invalid};
+use crate::failure::{Answer, Failure, answer, answer_or, invalid, told};
 use crate::gate::Gate;
+use crate::library::{self, S3};
 use crate::memory::{self, FreeFn};
 use crate::pointer::{In, Out};
 
@@ -35,7 +39,13 @@ const PIECE: usize = 1 << 20;
 /// the database.
 const SCRATCH: &str = "connector.";
 
+const IN_USE: Failure = invalid!("the object store is used by a database, or by backups");
 const INCOMPLETE: Failure = invalid!("the object store lacks put, get, list or delete_object");
+
+const CONDITION: Failure = told!(ERR_CONFLICT, "the condition of the put does not hold");
+const UNKNOWN_CONDITION: Failure = invalid!("the put has no condition of this number");
+const FOREIGN: Failure =
+    invalid!("the store must be an unchanged result of tidesdb_objstore_fs_create or _s3_create");
 
 /// A connector in use.
 #[derive(Debug)]
@@ -44,7 +54,7 @@ pub(crate) struct Connector {
     /// The calls of its functions; shut once it is destroyed.
     calls: Gate,
     /// The store itself, if the library created the connector and nobody changed it.
-    own: Option<Arc<Bridge>>,
+    own: Option<Own>,
     folder: PathBuf,
     scratch: AtomicU64,
 }
@@ -62,6 +72,16 @@ unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
+impl Drop for Connector {
+    fn drop(&mut self) {
+        if self.own.is_some()
+            && let Some(made) = MADE.lock().get_mut(&self.raw.table.ctx.addr())
+        {
+            made.in_use = false; // the caller still owns it
+        }
+    }
+}
+
 impl Connector {
     /// Creates the adapter for the connector at `at`, for a database in `folder`. The caller owns the connector
     /// until [`Connector::retire`].
@@ -74,8 +94,12 @@ impl Connector {
         if !all || table.delete_object.is_none() {
             return Err(INCOMPLETE);
         }
+        let own = own_store(&table);
+        if own.is_some() {
+            begin_use(table.ctx)?;
+        }
         Ok(Self {
-            own: own_store(&table),
+            own,
             raw: Raw { at, table },
             calls: Gate::default(),
             folder: folder.to_owned(),
@@ -87,7 +111,7 @@ impl Connector {
     /// itself.
     pub(crate) fn store(self: &Arc<Self>) -> Arc<dyn ObjectStore> {
         match &self.own {
-            Some(own) => Arc::<Bridge>::clone(own),
+            Some(own) => own.store(),
             None => Arc::<Self>::clone(self),
         }
     }
@@ -192,11 +216,7 @@ impl ObjectStore for Connector {
             None => GONE,
         })?;
         check(code, "get")?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "written by a caller's function, not a file of the database"
-        )]
-        let mut file = fs::File::open(&scratch.0)?;
+        let mut file = open(&scratch.0)?; // written by a caller's function
         let mut piece = vec![0; PIECE];
         loop {
             match file.read(&mut piece)? {
@@ -239,22 +259,74 @@ unsafe extern "C" fn collect(key: *const c_char, size: usize, into: *mut c_void)
     }
 }
 
+/// A store that the library made.
+#[derive(Clone, Debug)]
+enum Own {
+    Directory(Arc<DirectoryStore>),
+    S3(Arc<S3>),
+}
+
+impl Own {
+    fn store(&self) -> Arc<dyn ObjectStore> {
+        match self {
+            Self::Directory(store) => Arc::<DirectoryStore>::clone(store),
+            Self::S3(store) => Arc::<S3>::clone(store),
+        }
+    }
+
+    /// Returns the length of an object, and its tag, if the connector has a function for it.
+    fn head(&self, name: &str) -> io::Result<(u64, Tag)> {
+        match self {
+            Self::S3(store) => store.head(name),
+            Self::Directory(store) => {
+                let found = store.list()?.into_iter().find(|object| object.name == name);
+                Ok((found.ok_or(io::ErrorKind::NotFound)?.bytes, Tag(String::new())))
+            }
+        }
+    }
+}
+
 /// Creates a connector that keeps objects in the directory `root`.
 ///
 /// # Errors
 /// `ERR_IO` if the directory cannot be created; `ERR_MEMORY`.
 pub(crate) fn directory(root: &Path) -> Answer<*mut Objstore> {
-    let store = tidesdb_objects::directory(root)
+    let store = fs::create_dir_all(root)
+        .and_then(|()| DirectoryStore::open(root))
         .map_err(|e| Failure::text_of(ERR_IO, format!("{}: {e}", root.display())))?;
+    made(Own::Directory(Arc::new(store)), DIRECTORY)
+}
+
+/// Creates a connector that keeps objects in S3.
+///
+/// # Errors
+/// Those of [`library::open`]; `ERR_MEMORY`.
+pub(crate) fn s3(settings: &Settings) -> Answer<*mut Objstore> {
+    made(Own::S3(library::open(settings)?), IN_S3)
+}
+
+fn made(store: Own, table: Objstore) -> Answer<*mut Objstore> {
     let context = NEXT_CONTEXT.fetch_add(CONTEXTS_APART, Ordering::Relaxed);
     let free = memory::current_free();
-    let at = memory::copy_all(&[Objstore { ctx: std::ptr::without_provenance_mut(context), ..OWN }])?;
-    MADE.lock().insert(context, Made { store: Arc::new(store), at: at.addr(), free });
+    let at = memory::copy_all(&[Objstore { ctx: std::ptr::without_provenance_mut(context), ..table }])?;
+    MADE.lock().insert(context, Made { store, at: at.addr(), in_use: false, free });
     Ok(at)
 }
 
-/// The table of a connector created by [`directory`], without its context.
-const OWN: Objstore = Objstore {
+/// Passes on the store of a connector that the library made and nobody changed. Then destroys the connector.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS` for any other connector, and for one in use; those of `pass`. The connector stays the caller's.
+pub(crate) fn take<R>(at: *mut Objstore, pass: impl FnOnce(Arc<dyn ObjectStore>) -> Answer<R>) -> Answer<R> {
+    let connector = Connector::new(at, Path::new(""))?;
+    let own = connector.own.as_ref().ok_or(FOREIGN)?;
+    let passed = pass(own.store())?;
+    connector.retire();
+    Ok(passed)
+}
+
+/// The table of a connector for a directory, without its context.
+const DIRECTORY: Objstore = Objstore {
     backend: BACKEND_FS,
     put: Some(own_put),
     get: Some(own_get),
@@ -268,12 +340,18 @@ const OWN: Objstore = Objstore {
     ctx: std::ptr::null_mut(),
 };
 
-/// A connector created by [`directory`] and not destroyed yet.
+/// The table of a connector for S3, without its context.
+const IN_S3: Objstore =
+    Objstore { backend: BACKEND_S3, put_if: Some(own_put_if), head: Some(own_head), ..DIRECTORY };
+
+/// A connector created by [`made`] and not destroyed yet.
 #[derive(Debug)]
 struct Made {
-    store: Arc<Bridge>,
+    store: Own,
     /// The address of its table.
     at: usize,
+    /// A database or backups use it.
+    in_use: bool,
     /// Frees the table. `tidesdb_init` and `tidesdb_finalize` may have changed the functions in use since.
     free: FreeFn,
 }
@@ -283,9 +361,14 @@ static MADE: Mutex<BTreeMap<usize, Made>> = Mutex::new(BTreeMap::new());
 static NEXT_CONTEXT: AtomicUsize = AtomicUsize::new(CONTEXTS_APART);
 const CONTEXTS_APART: usize = 16;
 
-/// Returns the store of a connector created by [`directory`], if its functions and context are as they were.
-fn own_store(table: &Objstore) -> Option<Arc<Bridge>> {
-    (functions(table) == functions(&OWN)).then(|| store_of(table.ctx))?
+/// Returns the store of a connector created by [`made`], if its functions and context are as they were.
+fn own_store(table: &Objstore) -> Option<Own> {
+    let own = store_of(table.ctx)?;
+    let as_made = match own {
+        Own::Directory(_) => DIRECTORY,
+        Own::S3(_) => IN_S3,
+    };
+    (functions(table) == functions(&as_made)).then_some(own)
 }
 
 fn functions(table: &Objstore) -> [Option<*const ()>; 9] {
@@ -303,8 +386,23 @@ fn functions(table: &Objstore) -> [Option<*const ()>; 9] {
 }
 
 /// Returns the store that a context of ours stands for.
-fn store_of(ctx: *mut c_void) -> Option<Arc<Bridge>> {
-    MADE.lock().get(&ctx.addr()).map(|made| Arc::clone(&made.store))
+fn store_of(ctx: *mut c_void) -> Option<Own> {
+    MADE.lock().get(&ctx.addr()).map(|made| made.store.clone())
+}
+
+/// Notes that a database or backups use a connector of ours.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS` if others do.
+fn begin_use(ctx: *mut c_void) -> Answer {
+    match MADE.lock().get_mut(&ctx.addr()) {
+        Some(made) if made.in_use => Err(IN_USE),
+        Some(made) => {
+            made.in_use = true;
+            Ok(())
+        }
+        None => Err(INCOMPLETE),
+    }
 }
 
 /// Returns the function that frees the table at this address: the partner of the one that allocated it.
@@ -319,24 +417,37 @@ unsafe extern "C" fn own_destroy(ctx: *mut c_void) {
 }
 
 /// Runs a call of our own connector on the object `key`.
-fn on_object(
-    ctx: *mut c_void,
-    key: *const c_char,
-    call: impl FnOnce(&Bridge, &str) -> io::Result<()>,
-) -> Code {
+fn on_object(ctx: *mut c_void, key: *const c_char, call: impl FnOnce(&Own, &str) -> io::Result<()>) -> Code {
     answer(|| {
         let store = store_of(ctx).ok_or(INCOMPLETE)?;
-        call(&store, In::from_caller(key).text()?).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => Failure::text_of(ERR_NOT_FOUND, e.to_string()),
-            _ => Failure::text_of(ERR_IO, e.to_string()),
-        })
+        call(&store, In::from_caller(key).text()?).map_err(of_io)
     })
+}
+
+fn of_io(e: io::Error) -> Failure {
+    match e.kind() {
+        io::ErrorKind::NotFound => Failure::text_of(ERR_NOT_FOUND, e.to_string()),
+        _ => Failure::text_of(ERR_IO, e.to_string()),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file of the caller, not one of the database")]
+fn open(path: &Path) -> io::Result<fs::File> {
+    fs::File::open(path)
 }
 
 unsafe extern "C" fn own_put(ctx: *mut c_void, key: *const c_char, path: *const c_char) -> Code {
     on_object(ctx, key, |store, key| {
         let path = In::from_caller(path).path().map_err(|_| io::ErrorKind::InvalidInput)?;
-        store.put(key, &Body::bytes(&fs::read(path)?))
+        let mut file = open(path)?;
+        let len = file.metadata()?.len();
+        let file: Mutex<_> = Mutex::new(&mut file);
+        let read = |to: &mut [u8], at: u64| {
+            let mut file = file.lock();
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(to)
+        };
+        store.store().put(key, &Body::read(len, &read))
     })
 }
 
@@ -344,12 +455,13 @@ unsafe extern "C" fn own_get(ctx: *mut c_void, key: *const c_char, path: *const 
     on_object(ctx, key, |store, key| {
         let path = In::from_caller(path).path().map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut file = fs::File::create(path)?;
-        store.get(key, &mut |piece| file.write_all(piece))
+        let got = store.store().get(key, &mut |piece| file.write_all(piece));
+        got.inspect_err(|_| drop(fs::remove_file(path))) // a part of an object is none
     })
 }
 
 unsafe extern "C" fn own_delete(ctx: *mut c_void, key: *const c_char) -> Code {
-    on_object(ctx, key, |store, key| store.delete(key))
+    on_object(ctx, key, |store, key| store.store().delete(key))
 }
 
 /// Returns the number of bytes read, or -1.
@@ -362,12 +474,12 @@ unsafe extern "C" fn own_range_get(
 ) -> isize {
     let mut wanted = Vec::new();
     let code = on_object(ctx, key, |store, key| {
-        let mut at = 0u64;
-        store.get(key, &mut |piece| {
-            let skip = offset.saturating_sub(at).min(piece.len() as u64) as usize;
-            let room = size - wanted.len();
-            wanted.extend(piece[skip..].iter().take(room));
-            at += piece.len() as u64;
+        let end = offset.saturating_add(size as u64).min(store.head(key)?.0);
+        if offset >= end {
+            return Ok(());
+        }
+        store.store().get_range(key, offset..end, &mut |piece| {
+            wanted.extend_from_slice(piece);
             Ok(())
         })
     });
@@ -384,8 +496,7 @@ unsafe extern "C" fn own_range_get(
 unsafe extern "C" fn own_exists(ctx: *mut c_void, key: *const c_char, size: *mut usize) -> c_int {
     let mut bytes = 0;
     let code = on_object(ctx, key, |store, key| {
-        let found = store.list()?.into_iter().find(|object| object.name == key);
-        bytes = found.ok_or(io::ErrorKind::NotFound)?.bytes;
+        bytes = store.head(key)?.0;
         Ok(())
     });
     match code {
@@ -408,7 +519,7 @@ unsafe extern "C" fn own_list(
     answer_or(ERR_IO, || {
         let store = store_of(ctx).ok_or(INCOMPLETE)?;
         let prefix = if prefix.is_null() { "" } else { In::from_caller(prefix).text()? };
-        let all = store.list().map_err(|e| Failure::text_of(ERR_IO, e.to_string()))?;
+        let all = store.store().list().map_err(|e| Failure::text_of(ERR_IO, e.to_string()))?;
         let mut count = 0;
         for object in all.iter().filter(|object| object.name.starts_with(prefix)) {
             let key = CString::new(object.name.as_str()).unwrap_or_default();
@@ -420,6 +531,72 @@ unsafe extern "C" fn own_list(
         }
         Ok(count)
     })
+}
+
+/// Stores bytes if a condition holds, and returns the new tag in `new_etag`, unless that is null. `ERR_CONFLICT`: the condition does not hold.
+unsafe extern "C" fn own_put_if(
+    ctx: *mut c_void,
+    key: *const c_char,
+    data: *const c_void,
+    size: usize,
+    condition: c_int,
+    etag: *const c_char,
+    new_etag: *mut c_char,
+) -> c_int {
+    answer(|| {
+        let store = store_of(ctx).ok_or(INCOMPLETE)?;
+        let (key, bytes) = (In::from_caller(key).text()?, In::from_caller(data.cast::<u8>()).bytes(size)?);
+        let (body, old) = (
+            Body::bytes(bytes),
+            match condition {
+                PUT_IF_MATCH => Some(Tag(In::from_caller(etag).text()?.to_owned())),
+                _ => None,
+            },
+        );
+        let put = match (condition, &old) {
+            (PUT_OVERWRITE, _) => {
+                let put = store.store().put(key, &body).and_then(|()| store.head(key));
+                put.map(|(_, tag)| Some(tag))
+            }
+            (PUT_IF_NONE_MATCH, _) => store.store().put_if(key, &body, Condition::Absent),
+            (PUT_IF_MATCH, Some(tag)) => store.store().put_if(key, &body, Condition::Tagged(tag)),
+            _ => return Err(UNKNOWN_CONDITION),
+        };
+        match put.map_err(of_io)? {
+            Some(tag) => tell_tag(&tag, new_etag),
+            None => Err(CONDITION),
+        }
+    })
+}
+
+/// Returns the length and the tag of an object; either may be null.
+unsafe extern "C" fn own_head(
+    ctx: *mut c_void,
+    key: *const c_char,
+    size: *mut usize,
+    etag: *mut c_char,
+) -> c_int {
+    answer(|| {
+        let store = store_of(ctx).ok_or(INCOMPLETE)?;
+        let (bytes, tag) = store.head(In::from_caller(key).text()?).map_err(of_io)?;
+        Out::from_caller(size).set(bytes as usize);
+        tell_tag(&tag, etag)
+    })
+}
+
+fn tell_tag(tag: &Tag, to: *mut c_char) -> Answer {
+    if to.is_null() {
+        return Ok(());
+    }
+    let text = CString::new(tag.0.as_str()).unwrap_or_default();
+    let bytes = text.as_bytes_with_nul();
+    if bytes.len() > ETAG_BYTES {
+        return Err(Failure::text_of(ERR_IO, "the tag of the object is longer than TDB_OBJSTORE_ETAG_SIZE"));
+    }
+    for (n, byte) in bytes.iter().enumerate() {
+        Out::from_caller(to.cast::<u8>().wrapping_add(n)).set(*byte);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tidesdb::Error;
 
+use crate::abi::extended::ERR_MERGE;
 use crate::abi::{
     Code, ERR_BUSY, ERR_CONFLICT, ERR_CORRUPTION, ERR_EXISTS, ERR_INVALID_ARGS, ERR_INVALID_DB, ERR_IO,
     ERR_LOCKED, ERR_MEMORY, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, ERR_READONLY, ERR_UNKNOWN, SUCCESS,
@@ -64,7 +65,8 @@ impl Failure {
         }
     }
 
-    fn text(&self) -> String {
+    /// Returns the message.
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::StaticError(StaticError(_, text)) => (*text).to_owned(),
             Self::Text(text) => text.1.clone(),
@@ -92,6 +94,7 @@ fn code_of(e: &Error) -> Code {
         Error::Exists { .. } => ERR_EXISTS,
         Error::InvalidArgument { .. } => ERR_INVALID_ARGS,
         Error::MemoryLimit { .. } => ERR_MEMORY_LIMIT,
+        Error::Merge { .. } => ERR_MERGE,
         Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::OutOfMemory => ERR_MEMORY,
         Error::Io { .. } | Error::CommitUnknown { .. } | Error::Poisoned { .. } | Error::NoSpace { .. } => {
             ERR_IO

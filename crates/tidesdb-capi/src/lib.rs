@@ -14,7 +14,7 @@
 //!
 //! A handle is not an address: it holds a kind, the index of a slot and the slot's generation. So a handle that
 //! is stale, foreign or of another kind is an error, not a wild pointer. `unsafe` is only in `pointer.rs`,
-//! `memory.rs`, `callback.rs`, `connector.rs`, `stream.rs`, `log.rs` and `handle/slot.rs`.
+//! `memory.rs`, `callback.rs`, `library.rs`, `connector.rs`, `stream.rs`, `log.rs` and `handle/slot.rs`.
 //!
 //! Four symbols are data: `tidesdb_allocator` and `tidesdb_initialized` in `memory.rs`, `_tidesdb_log_level`
 //! and `_tidesdb_log_file` in `stream.rs`. A program's linker may move them into the program's own data (copy
@@ -29,6 +29,7 @@ mod gate;
 mod memory;
 mod pointer;
 mod callback;
+mod library;
 mod connector;
 mod system;
 mod handle;

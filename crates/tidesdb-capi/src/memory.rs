@@ -161,6 +161,28 @@ pub(crate) fn copy_all<T: Copy>(items: &[T]) -> Answer<*mut T> {
     Ok(memory)
 }
 
+/// Allocates one piece of memory that the caller frees: an array of `count` items, and after it `texts`, to which the items point. `item`
+/// makes an item from its number and the address of the texts.
+pub(crate) fn copy_packed<T: Copy>(
+    count: usize,
+    texts: &[u8],
+    item: impl Fn(usize, *const c_char) -> T,
+) -> Answer<*mut T> {
+    let array = count.checked_mul(size_of::<T>()).and_then(|array| array.checked_add(texts.len()));
+    let memory = allocate(array.unwrap_or(usize::MAX))?.as_ptr();
+    let items: *mut T = memory.cast();
+    // SAFETY: it was just allocated with room for the items and for the texts after them; malloc aligns memory for every C type, and `T`
+    // is one.
+    unsafe {
+        let to = items.add(count).cast::<u8>();
+        to.copy_from_nonoverlapping(texts.as_ptr(), texts.len());
+        for n in 0..count {
+            items.add(n).write(item(n, to.cast()));
+        }
+    }
+    Ok(items)
+}
+
 /// Copies a text with its terminating zero into memory that the caller frees.
 pub(crate) fn copy_text(text: &CStr) -> Answer<*mut c_char> {
     copy(text.to_bytes_with_nul()).map(<*mut u8>::cast)

@@ -11,6 +11,7 @@ use std::slice;
 use tidesdb::KEY_BYTES_MAX;
 use tidesdb_io::program;
 
+use crate::abi::extended::Growing;
 use crate::failure::{Answer, Failure, invalid};
 
 /// A pointer to read from.
@@ -47,10 +48,7 @@ impl<T> In<T> {
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
-}
 
-#[cfg(feature = "fuzzing")]
-impl<T> In<T> {
     /// Returns the pointer, to store it in a structure.
     pub(crate) fn pointer(self) -> *const T {
         self.0
@@ -104,6 +102,14 @@ impl In<u8> {
             return Err(invalid!("a key is longer than 64 KiB"));
         }
         self.bytes(n)
+    }
+
+    /// Returns `n` bytes; `None` if it is null.
+    ///
+    /// # Errors
+    /// If no object can have this length, or if it is null with a length.
+    pub(crate) fn optional<'call>(self, n: usize) -> Answer<Option<&'call [u8]>> {
+        if self.0.is_null() && n == 0 { Ok(None) } else { self.bytes(n).map(Some) }
     }
 
     /// Returns one end of a range; `None` if `n` is 0, which means unbounded.
@@ -194,6 +200,204 @@ impl<T> Out<T> {
     /// Returns the address.
     pub(crate) fn address(self) -> *mut T {
         self.0
+    }
+}
+
+/// Maximum size of a structure that grows, so that garbage in its size is refused before the rest is read.
+const GROWING_BYTES_MAX: usize = 4096;
+const NO_SIZE: Failure = invalid!("the size of a structure is wrong: set `size` to its sizeof");
+
+impl<T: Growing> In<T> {
+    /// Copies the structure; null means that all fields are 0.
+    ///
+    /// # Errors
+    /// If the size is wrong, or a field that this version does not have is not 0.
+    pub(crate) fn growing(self) -> Answer<T> {
+        let mut value = T::default();
+        if self.is_null() {
+            return Ok(value);
+        }
+        let size = *In::from_caller(self.0.cast::<usize>()).get()?;
+        if !(T::FIRST_BYTES..=GROWING_BYTES_MAX).contains(&size) {
+            return Err(NO_SIZE);
+        }
+        let bytes = In::from_caller(self.0.cast::<u8>()).bytes(size)?;
+        let (known, unknown) = bytes.split_at(size.min(size_of::<T>()));
+        if unknown.iter().any(|byte| *byte != 0) {
+            return Err(invalid!("a structure has a field that this version of the library does not know"));
+        }
+        // SAFETY: all bytes are valid in a `Growing`, and `known` is at most as long as one.
+        unsafe { (&raw mut value).cast::<u8>().copy_from_nonoverlapping(known.as_ptr(), known.len()) };
+        Ok(value)
+    }
+}
+
+impl<T: Growing> In<T> {
+    /// Copies an array of structures, each of the size that the first has.
+    ///
+    /// # Errors
+    /// As [`In::growing`]; if the sizes differ.
+    pub(crate) fn growing_items(self, n: usize) -> Answer<Vec<T>> {
+        if n == 0 {
+            return Ok(Vec::new());
+        }
+        let size = *In::from_caller(self.0.cast::<usize>()).get()?;
+        if !(T::FIRST_BYTES..=GROWING_BYTES_MAX).contains(&size) || !size.is_multiple_of(align_of::<T>()) {
+            return Err(NO_SIZE);
+        }
+        let bytes = In::from_caller(self.0.cast::<u8>()).bytes(n.saturating_mul(size))?;
+        let one = |item: &[u8]| {
+            let item = Self(item.as_ptr().cast());
+            if *In::from_caller(item.0.cast::<usize>()).get()? == size {
+                item.growing()
+            } else {
+                Err(NO_SIZE)
+            }
+        };
+        bytes.chunks_exact(size).map(one).collect()
+    }
+}
+
+impl<T: Growing> Out<T> {
+    /// Checks the size that the caller has set.
+    ///
+    /// # Errors
+    /// If it is null or its size is wrong.
+    pub(crate) fn check_growing(self) -> Answer<usize> {
+        let size = *In::from_caller(self.0.cast_const().cast::<usize>()).get()?;
+        if (T::FIRST_BYTES..=GROWING_BYTES_MAX).contains(&size) { Ok(size) } else { Err(NO_SIZE) }
+    }
+
+    /// Writes the fields that the caller has. The size stays.
+    ///
+    /// # Errors
+    /// As [`Out::check_growing`].
+    pub(crate) fn set_growing(self, value: &T) -> Answer {
+        let known = self.check_growing()?.min(size_of::<T>()) - size_of::<usize>();
+        let from = (&raw const *value).cast::<u8>();
+        // SAFETY: the caller guarantees that as many bytes are writable as the size says; `value` has as many. The first field stays.
+        unsafe {
+            let to = self.0.cast::<u8>().add(size_of::<usize>());
+            to.copy_from_nonoverlapping(from.add(size_of::<usize>()), known);
+        }
+        Ok(())
+    }
+}
+
+/// A caller's buffer. It may be uninitialised, so it is only written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    at: *mut u8,
+    bytes: usize,
+}
+
+impl Room {
+    /// Bytes of the buffer.
+    pub(crate) fn len(self) -> usize {
+        self.bytes
+    }
+
+    /// Copies `bytes` to the position `at`. Returns false, and writes nothing, if they do not fit.
+    #[inline]
+    pub(crate) fn put(self, at: usize, bytes: &[u8]) -> bool {
+        if at > self.bytes || bytes.len() > self.bytes - at {
+            return false;
+        }
+        if !bytes.is_empty() {
+            // SAFETY: the buffer has room for them there, and it is writable during the call and no memory of the library: guaranteed by
+            // all callers, see above.
+            unsafe { self.at.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+        true
+    }
+}
+
+impl Out<u8> {
+    /// Returns a buffer of `n` bytes. Null is allowed if `n` is 0.
+    ///
+    /// # Errors
+    /// If it is null, or if no object can have this length.
+    #[inline]
+    pub(crate) fn room(self, n: usize) -> Answer<Room> {
+        In::from_caller(self.0.cast_const()).check_items(n)?;
+        Ok(Room { at: self.0, bytes: n })
+    }
+}
+
+/// A caller's array, which is only written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<T> {
+    at: *mut T,
+    count: usize,
+}
+
+impl<T: Copy> Places<T> {
+    /// Number of elements.
+    pub(crate) fn count(self) -> usize {
+        self.count
+    }
+
+    /// Sets element `at`, if the array has it.
+    #[inline]
+    pub(crate) fn set(self, at: usize, value: T) {
+        if at < self.count {
+            // SAFETY: the array has this element and is writable during the call: guaranteed by all callers, see above.
+            unsafe { self.at.add(at).write(value) };
+        }
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// Returns an array of `n` elements. Null is allowed if `n` is 0.
+    ///
+    /// # Errors
+    /// If it is null, or if no object can have this length.
+    pub(crate) fn places(self, n: usize) -> Answer<Places<T>> {
+        In::from_caller(self.0.cast_const()).check_items(n)?;
+        Ok(Places { at: self.0, count: n })
+    }
+}
+
+impl<T: Copy> In<T> {
+    #[inline]
+    fn check_items(&self, n: usize) -> Answer {
+        if n > 0 && self.0.is_null() {
+            return Err(NULL);
+        }
+        if n > isize::MAX as usize / size_of::<T>().max(1) {
+            return Err(invalid!("a length is larger than any object in memory"));
+        }
+        Ok(())
+    }
+
+    /// Returns an array of `n` elements. Null is allowed if `n` is 0.
+    ///
+    /// # Errors
+    /// If it is null, or if no object can have this length.
+    pub(crate) fn items<'call>(self, n: usize) -> Answer<&'call [T]> {
+        if n == 0 {
+            return Ok(&[]);
+        }
+        self.check_items(n)?;
+        // SAFETY: not null, and `n` elements are readable during the call: guaranteed by all callers, see above.
+        Ok(unsafe { slice::from_raw_parts(self.0, n) })
+    }
+}
+
+impl In<u8> {
+    /// Splits bytes into consecutive pieces of these sizes.
+    ///
+    /// # Errors
+    /// If it is null, or if the sizes exceed any object.
+    pub(crate) fn pieces<'call>(self, sizes: &[usize]) -> Answer<impl Iterator<Item = &'call [u8]>> {
+        let sum = sizes.iter().try_fold(0_usize, |sum, size| sum.checked_add(*size));
+        let mut rest = self.bytes(sum.unwrap_or(usize::MAX))?;
+        let sizes = sizes.to_vec();
+        Ok(sizes.into_iter().map(move |size| {
+            let (piece, after) = rest.split_at(size);
+            rest = after;
+            piece
+        }))
     }
 }
 

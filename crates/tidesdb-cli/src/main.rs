@@ -10,6 +10,7 @@ mod version;
 mod welcome;
 mod nearby;
 mod new_file;
+mod interrupt;
 mod session;
 mod look;
 mod format;
@@ -26,6 +27,7 @@ use tidesdb_console::{failure, names, output, program, progress, text};
 
 use commands::Verb;
 use commands::doctor::Doctor;
+use commands::generations::Generations;
 use commands::inspect::Inspect;
 use commands::levels::Levels;
 #[cfg(feature = "pages")]
@@ -46,7 +48,7 @@ use session::{Access, Common, Place, Session};
 /// Reads, fills, checks and copies TidesDB databases
 ///
 /// Start with `tidesdb tour`. Exit codes: 0 success; 1 negative result (no such key, damage found); 2 wrong command line or
-/// input; 3 the command failed (I/O, corruption, no space); 4 another process has the database open.
+/// input; 3 the command failed (I/O, corruption, no space); 4 another process has the database open; 130 stopped by Ctrl-C.
 #[derive(Parser)]
 #[command(version, long_version = version::long(), name = "tidesdb", max_term_width = 100)]
 struct Cli {
@@ -63,6 +65,7 @@ enum Command {
     Tour(Tour),
     #[command(flatten)]
     Verb(Verb),
+    Generations(Generations),
     Inspect(Inspect),
     Levels(Levels),
     Doctor(Doctor),
@@ -125,6 +128,7 @@ impl Cli {
             Command::Completions(completions) => completions.run(Self::with_programs(), out),
             #[cfg(feature = "pages")]
             Command::Pages(pages) => pages.run(Self::with_programs(), out),
+            Command::Generations(generations) => generations.run(&self.place, &self.common, out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),

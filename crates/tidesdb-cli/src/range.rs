@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 use std::ops::Bound;
 
-use tidesdb::{Family, ReadOptions};
+use tidesdb::{Cursor, Family, ReadOptions};
 
 use crate::failure::{Failure, Outcome};
 use crate::format;
 use crate::session::Session;
 
-/// A range of keys as arguments.
+/// A range of keys as arguments, in key order.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Range")]
-pub(crate) struct RangeArgs {
+pub(crate) struct KeysArgs {
     /// Only keys that begin with KEY
     #[arg(short, long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
@@ -25,6 +25,14 @@ pub(crate) struct RangeArgs {
     /// Stop after this many rows
     #[arg(short = 'n', long, value_name = "ROWS")]
     limit: Option<u64>,
+}
+
+/// A range of keys as arguments, in either direction.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Range")]
+pub(crate) struct RangeArgs {
+    #[command(flatten)]
+    keys: KeysArgs,
     /// From the last key to the first
     #[arg(short, long)]
     reverse: bool,
@@ -43,6 +51,13 @@ pub(crate) struct Range {
 impl RangeArgs {
     /// Resolves the arguments to a range.
     pub(crate) fn resolve(&self, session: &Session) -> Outcome<Range> {
+        Ok(Range { reverse: self.reverse, ..self.keys.resolve(session)? })
+    }
+}
+
+impl KeysArgs {
+    /// Resolves the arguments to a range.
+    pub(crate) fn resolve(&self, session: &Session) -> Outcome<Range> {
         let bytes = |arg: &Option<OsString>| {
             arg.as_deref().map(|a| session.bytes(a).map(|b| b.into_owned())).transpose()
         };
@@ -55,7 +70,7 @@ impl RangeArgs {
             low: bytes(&self.from)?,
             high: bytes(&self.to)?,
             limit: self.limit,
-            reverse: self.reverse,
+            reverse: false,
         })
     }
 }
@@ -75,12 +90,7 @@ impl Range {
         mut visit: impl FnMut(&[u8], &[u8], u64) -> Outcome<bool>,
     ) -> Outcome<u64> {
         let mut cursor = family.cursor_with(&ReadOptions::default().keys_only(!values))?;
-        cursor.set_range(self.bounds());
-        if self.reverse {
-            cursor.seek_to_last()?
-        } else {
-            cursor.seek_to_first()?
-        }
+        self.seek(&mut cursor)?;
         let mut rows = 0;
         while cursor.valid() && self.limit.is_none_or(|limit| rows < limit) {
             rows += 1;
@@ -97,6 +107,22 @@ impl Range {
             if self.reverse { cursor.prev()? } else { cursor.next()? }
         }
         Ok(rows)
+    }
+
+    /// Moves `cursor` to the first row of the range, which becomes the range of the cursor.
+    pub(crate) fn seek(&self, cursor: &mut Cursor) -> Outcome<()> {
+        cursor.set_range(self.bounds());
+        if self.reverse {
+            cursor.seek_to_last()?
+        } else {
+            cursor.seek_to_first()?
+        }
+        Ok(())
+    }
+
+    /// Returns how many rows are wanted at most.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.unwrap_or(u64::MAX)
     }
 
     fn bounds(&self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {

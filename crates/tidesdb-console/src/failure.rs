@@ -21,6 +21,8 @@ pub enum Exit {
     Failed = 3,
     /// Another process has the database open; try again later.
     InUse = 4,
+    /// A signal has stopped the command, which has removed what it had begun. Shells say the same of a process that a Ctrl-C has ended.
+    Stopped = 130,
 }
 
 impl From<Exit> for ExitCode {
@@ -59,6 +61,11 @@ impl Failure {
     /// Returns a failure for a negative result of a check.
     pub fn no(what: impl Into<String>) -> Self {
         Self { exit: Exit::No, ..Self::failed(what) }
+    }
+
+    /// Returns a failure for a command that a signal has stopped.
+    pub fn stopped(what: impl Into<String>) -> Self {
+        Self { exit: Exit::Stopped, ..Self::failed(what) }
     }
 
     /// Returns a failure for a family whose key order this program does not know.

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     show("space of files is reserved", Ok(taken >= RESERVED / 2)); // others write at the same time
     show("files can have two names", dir.link("reserved", &*dir, "second").map(|()| true));
     show("the log can be written through a map", file.map_shared(4096).map(|map| map.is_some()));
-    show("files can be read through a map", file.map_read().map(|map| map.is_some()));
+    show("files can be read through a map", file.without_descriptor().map(|map| map.is_some()));
     show("reads can ask for what is in memory", file.read_cached_at(&mut [0], 0).map(|n| n.is_some()));
     Ok(())
 }

@@ -52,7 +52,7 @@ pub use region::zeroed;
 pub use surroundings::{Holder, Mount, Surroundings};
 pub use system::boot::Boot;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
-pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};
+pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, SharedMap, Space};
 
 #[cfg(not(simulated))]
 use parking_lot as raw;

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::raw::{Mutex, MutexGuard, RwLock};
 use crate::system::{self, Errno};
-use crate::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space, Surroundings};
+use crate::{Access, Advice, Boot, Dir, DirLock, File, Space, Surroundings};
 
 /// More open files cost memory and gain nothing.
 const DESCRIPTORS_MAX: usize = 8192;
@@ -335,10 +335,6 @@ impl File for PooledFile {
 
     fn len(&self) -> io::Result<u64> {
         self.file()?.len()
-    }
-
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        self.file()?.map_read()
     }
 
     fn identity(&self) -> u64 {

@@ -9,10 +9,10 @@
 //! assert_eq!(program::path_of(b"data/db"), Some(Path::new("data/db")));
 //! ```
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use crate::system::program as own;
@@ -74,4 +74,27 @@ pub fn raise_files_max(wanted: u64) -> Option<u64> {
 /// Returns the number by which functions of the system know an open file: its descriptor on Unix, its handle on Windows. The caller closes it.
 pub fn file_number(file: File) -> isize {
     own::file_number(file)
+}
+
+/// Loads a shared library, which stays until the process ends, and returns the address of what it exports as `symbol`. A name without a folder is looked for
+/// where the system looks for libraries; on Windows only in the folder of the system, never in the working folder or those of `PATH`.
+///
+/// ```
+/// assert!(tidesdb_io::program::load("there-is-none.so".as_ref(), c"symbol").is_err());
+/// ```
+///
+/// # Errors
+/// What the system says: the library or the symbol is missing, or the library needs another one that is.
+pub fn load(library: &Path, symbol: &CStr) -> io::Result<*const ()> {
+    own::load(library, symbol)
+}
+
+/// Returns the file of the library or program that has the code at `address`.
+///
+/// ```
+/// let here = tidesdb_io::program::file_of_code(tidesdb_io::program::enable_escapes as *const ());
+/// assert!(here.is_some_and(|file| file.is_file()));
+/// ```
+pub fn file_of_code(address: *const ()) -> Option<PathBuf> {
+    own::file_of_code(address)
 }

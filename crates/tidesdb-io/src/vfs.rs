@@ -57,6 +57,10 @@ pub trait Disk: Send + Sync + Debug {
     ///
     /// On Windows a directory has the permissions that its parent passes on. Nobody can rename or remove it while it is open.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
+    /// Removes the directory at `path`, which must be empty. Not durable. A disk for tests may refuse it.
+    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// One directory, held by descriptor.
@@ -164,12 +168,9 @@ pub trait File: Send + Sync + Debug {
     fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
         for_reading()
     }
-    /// Maps the whole file for reading. Returns `Ok(None)` if not supported; the caller falls back to
-    /// `read_at`. The file must never be truncated while the map lives. Not supported on Windows, where a mapped file cannot be
-    /// removed, nor if addresses of 32 bits leave no room.
-    fn map_read(&self) -> io::Result<Option<ReadMap>>;
     /// Returns the file at its current length, for reading, without a descriptor: it stays readable after its name is
-    /// gone. Other processes may go on writing to it. Returns `Ok(None)` if not supported, as [`File::map_read`].
+    /// gone. Other processes may go on writing to it; the file must never be truncated meanwhile. Returns `Ok(None)` if not supported, as on
+    /// Windows, where a mapped file cannot be removed, and if addresses of 32 bits leave no room.
     fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {
         Ok(None)
     }
@@ -202,19 +203,6 @@ pub trait SharedMap: Send + Sync + Debug {
     /// Unmaps the pages from the process but keeps their bytes in the system's page cache. A later write faults
     /// them in again.
     fn release(&self) -> io::Result<()>;
-}
-
-/// A read-only mapping of a whole file; derefs to its bytes. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct ReadMap {
-    pub(crate) inner: Arc<crate::region::MapRegion>,
-}
-
-impl std::ops::Deref for ReadMap {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.inner.as_slice()
-    }
 }
 
 /// Loops over the short reads and writes of a [`File`].

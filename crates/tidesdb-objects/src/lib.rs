@@ -1,6 +1,6 @@
 //! Object stores for TidesDB, built on the `object_store` crate.
 //!
-//! [`directory`] keeps objects as files in a directory. [`Bridge`] adapts any store of that crate to the
+//! [`directory`] keeps objects as files in a directory. With the feature `s3`, `s3` keeps them in a bucket. [`Bridge`] adapts any store of that crate to the
 //! engine, if its calls need no async runtime of their own.
 //!
 //! ```
@@ -24,10 +24,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[doc(hidden)] // for the libraries of this repository
+pub mod library;
+#[cfg(feature = "s3")]
+mod s3;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::{self, Debug};
 use std::io;
+use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
@@ -35,20 +41,34 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore as _, ObjectStoreExt, PutPayload};
+use object_store::{
+    Error, GetOptions, GetRange, ObjectStore as _, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
+};
 use tidesdb::ObjectStore;
-use tidesdb::store::{Body, Object};
+use tidesdb::store::{Body, Condition, DirectoryStore, Object, Tag};
 use tidesdb_io::{Disk, RealDisk};
+
+#[cfg(feature = "s3")]
+pub use s3::{Encryption, S3Options, S3Store, s3};
 
 /// Size of one part: a longer body is uploaded in several parts.
 const PART_BYTES: usize = 8 << 20;
 
 /// Adapts a store of the `object_store` crate to the engine. Its calls run in the calling thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Bridge {
     store: Arc<dyn object_store::ObjectStore>,
     /// The directory of the objects, if the store leaves it to this crate to make their names durable.
     unsynced: Option<PathBuf>,
+    /// Makes the conditional puts of a directory: the store of the other crate replaces nothing conditionally.
+    conditional: Option<DirectoryStore>,
+}
+
+impl Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The `Debug` of a store may have credentials.
+        write!(f, "Bridge({})", self.store)
+    }
 }
 
 /// Keeps objects as files in the directory `path`, which is created if missing. Each file is synced before it
@@ -61,19 +81,44 @@ pub fn directory(path: impl AsRef<FilePath>) -> io::Result<Bridge> {
     let store = LocalFileSystem::new_with_prefix(path.as_ref()).map_err(of_store)?.with_fsync(true);
     // The store syncs names on Unix only.
     let unsynced = (std::env::consts::FAMILY != "unix").then(|| path.as_ref().to_owned());
-    Ok(Bridge { unsynced, ..Bridge::new(Arc::new(store)) })
+    let conditional = Some(DirectoryStore::open(path)?);
+    Ok(Bridge { unsynced, conditional, ..Bridge::new(Arc::new(store)) })
 }
 
 impl Bridge {
     /// Wraps `store`.
     pub fn new(store: Arc<dyn object_store::ObjectStore>) -> Self {
-        Self { store, unsynced: None }
+        Self { store, unsynced: None, conditional: None }
     }
 
     /// Makes the names of the objects durable, if the store does not.
     fn sync_names(&self) -> io::Result<()> {
         let Some(dir) = &self.unsynced else { return Ok(()) };
         RealDisk::new().open_dir(dir, false)?.sync()
+    }
+
+    /// Passes the bytes of an object, or a range of them, on. Returns the tag, if the object has one.
+    async fn read(
+        &self,
+        path: &Path,
+        range: Option<Range<u64>>,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<Option<Tag>> {
+        let wanted = range.as_ref().map(|range| range.end.saturating_sub(range.start));
+        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
+        let got = self.store.get_opts(path, options).await.map_err(of_store)?;
+        let tag = tag_of(got.meta.e_tag.clone(), got.meta.version.clone());
+        let (mut pieces, mut bytes) = (got.into_stream(), 0);
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(of_store)?;
+            bytes += piece.len() as u64;
+            sink(&piece)?;
+        }
+        if wanted.is_some_and(|wanted| wanted != bytes) {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Ok(tag)
+        }
     }
 
     async fn put_parts(&self, path: &Path, body: &Body<'_>) -> io::Result<()> {
@@ -109,17 +154,54 @@ impl ObjectStore for Bridge {
     }
 
     fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let path = path_of(name)?;
-        block_on(async {
-            let mut pieces = self.store.get(&path).await.map_err(of_store)?.into_stream();
-            while let Some(piece) = pieces.next().await {
-                sink(&piece.map_err(of_store)?)?;
-            }
-            Ok(())
-        })
+        block_on(self.read(&path_of(name)?, None, sink)).map(drop)
+    }
+
+    fn get_range(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        block_on(self.read(&path_of(name)?, Some(range), sink)).map(drop)
+    }
+
+    fn get_tagged(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<Tag> {
+        if let Some(directory) = &self.conditional {
+            return directory.get_tagged(name, sink);
+        }
+        block_on(self.read(&path_of(name)?, None, sink))?.ok_or_else(untagged)
+    }
+
+    fn put_if(&self, name: &str, body: &Body<'_>, condition: Condition<'_>) -> io::Result<Option<Tag>> {
+        if let Some(directory) = &self.conditional {
+            return directory.put_if(name, body, condition);
+        }
+        let mode = match condition {
+            Condition::Absent => PutMode::Create,
+            Condition::Tagged(tag) => PutMode::Update(version_of(tag)),
+        };
+        let mut bytes = vec![0; usize::try_from(body.len()).map_err(|_| io::ErrorKind::OutOfMemory)?];
+        body.read_exact_at(&mut bytes, 0)?;
+        match block_on(self.store.put_opts(&path_of(name)?, PutPayload::from(bytes), mode.into())) {
+            Ok(put) => tag_of(put.e_tag, put.version).ok_or_else(untagged).map(Some),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(None),
+            Err(Error::NotFound { .. }) if matches!(condition, Condition::Tagged(_)) => Ok(None),
+            Err(e) => Err(of_store(e)),
+        }
+    }
+
+    fn remove_unfinished(&self) -> io::Result<()> {
+        self.conditional.as_ref().map_or(Ok(()), DirectoryStore::remove_unfinished)
     }
 
     fn list(&self) -> io::Result<Vec<Object>> {
+        if let Some(directory) = &self.conditional {
+            return directory.list(); // without the files that are no objects, such as its lock
+        }
         block_on(async {
             let mut all = Vec::new();
             let mut list = self.store.list(None);
@@ -139,6 +221,25 @@ impl ObjectStore for Bridge {
     }
 }
 
+/// Returns the tag of an object, which has the two properties that stores tell versions by; `None` if it has neither.
+fn tag_of(e_tag: Option<String>, version: Option<String>) -> Option<Tag> {
+    let is_known = e_tag.is_some() || version.is_some();
+    is_known.then(|| Tag(format!("{}\n{}", e_tag.unwrap_or_default(), version.unwrap_or_default())))
+}
+
+fn version_of(tag: &Tag) -> UpdateVersion {
+    let (e_tag, version) = tag.0.split_once('\n').unwrap_or((&tag.0, ""));
+    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    UpdateVersion { e_tag: known(e_tag), version: known(version) }
+}
+
+fn untagged() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "the object store does not say which version of an object it has",
+    )
+}
+
 fn path_of(name: &str) -> io::Result<Path> {
     Path::parse(name).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
 }
@@ -146,6 +247,9 @@ fn path_of(name: &str) -> io::Result<Path> {
 fn of_store(e: Error) -> io::Error {
     match e {
         Error::NotFound { .. } => io::Error::new(io::ErrorKind::NotFound, e),
+        Error::NotSupported { .. } | Error::NotImplemented { .. } => {
+            io::Error::new(io::ErrorKind::Unsupported, e)
+        }
         e => io::Error::other(e),
     }
 }

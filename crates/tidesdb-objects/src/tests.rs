@@ -1,7 +1,10 @@
 //! Tests of the bridge, alone and with a database.
 
+mod conditions;
 mod directory;
 mod features;
+#[cfg(feature = "s3")]
+mod s3;
 
 use super::*;
 

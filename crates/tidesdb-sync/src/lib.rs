@@ -39,7 +39,7 @@ pub use epoch::{Guard, in_deferred_call, pin, reclaim};
 pub use event::Event;
 pub use kept::{Kept, release_idle, release_kept};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use prefetch::{prefetch, prefetch_value};
+pub use prefetch::prefetch_value;
 pub use raw::WaitTimeoutResult;
 #[cfg(simulated)]
 pub use scheduler::point;

@@ -1,13 +1,5 @@
 //! Prefetching of memory that will be read soon, so that independent cache misses overlap.
 
-/// Starts loading the cache line at `offset` of `bytes`. Does nothing past their end.
-#[inline]
-pub fn prefetch(bytes: &[u8], offset: usize) {
-    if let Some(byte) = bytes.get(offset) {
-        fetch(std::ptr::from_ref(byte));
-    }
-}
-
 /// Starts loading the cache line at which `value` begins.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {

@@ -31,6 +31,8 @@ ranks! {
     C_HANDLES = 22;
     /// The view of a reader beside the writer is renewed.
     READER = 90;
+    /// The index of a store of backups is read and replaced.
+    BACKUP = 92;
     /// Lock of the database directory.
     DIRECTORY = 100;
     /// The figures for other processes are written.
@@ -49,14 +51,14 @@ ranks! {
     RANGES = 160;
     /// What a transaction read.
     SPANS = 162;
-    /// The tables that the merges of a family claim.
-    CLAIMS = 170;
     /// A merge of a family is installed.
     INSTALLING = 172;
     /// The flush of a family; several only in the order of their numbers.
     FLUSHING = 180;
     /// The manifest names more value logs of a family.
     NAMING = 184;
+    /// The tables that the merges of a family claim.
+    CLAIMS = 186;
     /// The order of commits is held.
     ROTATING = 190;
     /// The leader of a sync of the log.
@@ -83,6 +85,8 @@ ranks! {
     FAMILIES = 250;
     /// The read view of a family is replaced.
     VIEW = 260;
+    /// Files of a value log that are not sealed.
+    VLOG_BEGUN = 262;
     /// Files of a value log.
     VLOG_FILES = 264;
     /// Live snapshots.

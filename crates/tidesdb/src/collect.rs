@@ -36,7 +36,7 @@ const TOGETHER_MAX: u64 = 1 << 30;
 /// Returns whether the family has value logs.
 pub fn has_values(family: &FamilyCore) -> bool {
     let named = || !family.owned_view().version.vlogs().is_empty();
-    named() || !family.vlog.begun().is_empty()
+    named() || !family.vlog.begun.facts().is_empty()
 }
 
 /// When [`step`] would do something, if nothing tells before that the family has changed.
@@ -285,8 +285,8 @@ fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
     };
     let unsettled =
         vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
-    let unnamed = family.vlog.begun().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
-    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes()
+    let unnamed = family.vlog.begun.facts().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
+    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.sizes.of_new()
 }
 
 /// Returns whether a flush of `slot`, the active memtable of `family`, may free the space of values: of those that were stored since it was
@@ -339,7 +339,7 @@ struct Sealable {
 /// Returns the files of `family` that can be sealed: complete ones of this session without a lease, and those that a
 /// stand-in for the family wrote, as for a clone, before the family was published.
 fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sealable> {
-    let begun = family.vlog.begun();
+    let begun = family.vlog.begun.facts();
     let named = |id| version.vlogs().contains_key(id);
     let is_sealed = |id| version.vlogs().get(id).is_some_and(|v| v.sealed_at.is_some());
     let of_session = begun.iter().filter(|f| !is_sealed(&f.id)).filter_map(|f| {
@@ -372,7 +372,7 @@ pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     let _naming = family.naming.lock();
     family.check_usable()?;
     let mut edit = VersionEdit::new();
-    rewrite::name_vlogs(ctx, family, family.vlog.nameable(), &mut edit)?;
+    rewrite::name_vlogs(ctx, family, family.vlog.begun.nameable(), &mut edit)?;
     if edit.changes.is_empty() { Ok(()) } else { ctx.install(&edit, &[family]) }
 }
 
@@ -382,7 +382,7 @@ fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     let files = sealable(family, &version);
     // Recovery seals the files that it wrote itself.
     let sealed = version.vlogs().iter().filter(|(_, v)| v.sealed_at.is_some());
-    sealed.for_each(|(id, _)| family.vlog.sealed(*id));
+    sealed.for_each(|(id, _)| family.vlog.begun.sealed(*id));
     if files.is_empty() {
         return Ok(());
     }
@@ -396,7 +396,7 @@ fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
         edit.push(Change::SealVlog { family: family.id, vlog, bytes, sealed_at });
     }
     ctx.install(&edit, &[family])?;
-    files.keys().for_each(|id| family.vlog.sealed(*id));
+    files.keys().for_each(|id| family.vlog.begun.sealed(*id));
     Ok(())
 }
 

@@ -18,8 +18,10 @@ pub const SYNC_FAILED: &str = "SYNC-FAILED";
 pub const RESERVE: &str = "RESERVE";
 /// A new `CURRENT` before its rename.
 pub const CURRENT_NEW: &str = "CURRENT.new";
-/// Marks that the directory is being filled from an object store: see `db/restore.rs`. Empty.
+/// Marks that the directory is being filled from an object store: see `remote/restore.rs`. Empty.
 pub const RESTORING: &str = "RESTORING";
+/// Marks that the directory is being filled from a backup: see `backup/restore.rs`. Empty.
+pub const UNFINISHED: &str = "UNFINISHED";
 
 /// The event log: see `events`. The engine never reads it.
 pub const EVENTS: &str = "EVENTS";
@@ -27,6 +29,9 @@ pub const EVENTS: &str = "EVENTS";
 pub const EVENTS_OLD: &str = "EVENTS.old";
 /// What the process that writes says of itself: see `figures.rs`.
 pub const FIGURES: &str = "FIGURES";
+
+/// Begins the names of tables that are being built in the directory, see `db/ingest.rs`. An open removes them.
+pub const BUILDING: &str = "INGEST-";
 
 /// The kind of a file in the database directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +54,8 @@ pub enum FileKind {
     Reserve,
     /// `EVENTS`, `EVENTS.old` or `FIGURES`
     Events,
+    /// `INGEST-...`, a table or its values while it is being built
+    Building,
     /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, or a WAL segment kept for reuse, `000001.wal.free`
     Aside,
 }
@@ -87,6 +94,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
         SYNC_FAILED => return Some(FileKind::SyncFailed),
         RESERVE => return Some(FileKind::Reserve),
         EVENTS | EVENTS_OLD | FIGURES => return Some(FileKind::Events),
+        _ if name.starts_with(BUILDING) => return Some(FileKind::Building),
         _ => {}
     }
     let (stem, ext) = name.split_once('.')?;
@@ -114,6 +122,11 @@ pub fn check_path(path: &Path) -> Result<()> {
         true => Err(Error::invalid("the path of a folder is empty; write \".\" for the current folder")),
         false => Ok(()),
     }
+}
+
+/// Returns the folder that `path` is in; the current one for a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Removes a file that nothing needs any more, if there is one of this name. After a failure it stays, and the next open removes it or sets

@@ -19,15 +19,18 @@ use std::sync::Arc;
 use tidesdb_sync::Backoff;
 
 use crate::codec::key_hash;
+use crate::compact;
 use crate::context::{Flushed, WriteCtx};
 use crate::events::{Event, TARGET};
 use crate::family::{FamilyCore, MemSlot, Metric};
 use crate::jobs::{Job, JobStart, Progress};
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::{CoveringRanges, MergeCursor};
-use crate::ranges::RangeSet;
+use crate::order;
+use crate::ranges::{RangeSet, RangeTombstone};
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
 use crate::sources::{Source, TableVersion};
+use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
 use crate::vlog::ValueMover;
@@ -68,6 +71,9 @@ impl Part {
         };
         for (slot, boundary) in oldest_first {
             let bytes = slot.bytes() as u64;
+            if part.taken().is_some() || slot.taken.is_some() {
+                break; // what a commit took stays as it is
+            }
             if *boundary > end || part.bytes.saturating_add(bytes) > room {
                 break;
             }
@@ -80,7 +86,12 @@ impl Part {
     }
 
     fn entries(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.map.entries()).sum()
+        self.slots.iter().map(|slot| slot.entries()).sum()
+    }
+
+    /// The tables that a commit took, if the part stands for these.
+    fn taken(&self) -> Option<&Arc<TableVersion>> {
+        self.slots.first().and_then(|slot| slot.taken.as_ref())
     }
 
     fn debt(&self) -> u64 {
@@ -97,6 +108,9 @@ impl Part {
     /// Writes the memtables as one table, which is not durable yet. `caches` keeps its blocks in the block cache.
     fn write(&self, ctx: &MaintenanceCtx, caches: bool, progress: &Arc<Progress>) -> Result<Rewritten> {
         let family = &self.family;
+        if let Some(taken) = self.taken() {
+            return Ok(self.unchanged(taken));
+        }
         let bottom = family.owned_view().version.is_empty();
         note_new_keys(self)?;
         let purge = CoveringRanges { ranges: self.ranges(), complete_to: self.boundary - 1 };
@@ -118,10 +132,24 @@ impl Part {
             out.abandon(ctx);
             return Err(Error::internal("a flush did not read each version of its memtables once"));
         }
-        let version = Arc::clone(&family.owned_view().version);
-        let hides = |range: &&Arc<_>| version.is_hiding(range, &BTreeSet::new(), &out.tables);
-        out.ranges = purge.ranges.iter().filter(hides).cloned().collect();
+        out.ranges = self.hiding(&purge.ranges, &out.tables);
         Ok(out)
+    }
+
+    /// The tables that a commit took stay as they are.
+    fn unchanged(&self, taken: &TableVersion) -> Rewritten {
+        let tables: Vec<_> = taken.oldest_first().map(|slot| Arc::clone(slot.meta())).collect();
+        let ranges = self.hiding(&self.ranges(), &tables);
+        let mut out = Rewritten::unchanged(tables);
+        (out.entries_in, out.ranges) = (self.entries(), ranges);
+        out
+    }
+
+    /// Those of `ranges` that hide something in tables, once there are `new` ones.
+    fn hiding(&self, ranges: &RangeSet, new: &[Arc<TableMeta>]) -> Vec<Arc<RangeTombstone>> {
+        let version = Arc::clone(&self.family.owned_view().version);
+        let hides = |range: &&Arc<_>| version.is_hiding(range, &BTreeSet::new(), new);
+        ranges.iter().filter(hides).cloned().collect()
     }
 
     fn is_empty(&self) -> bool {
@@ -190,7 +218,7 @@ fn flush_some<'f>(
             break;
         }
     }
-    parts.sort_by_key(|part| part.family.id);
+    order::sort_by_key(&mut parts, |part| part.family.id);
     flush_parts(ctx, parts)
 }
 
@@ -202,6 +230,7 @@ fn flush_parts(ctx: &MaintenanceCtx, mut parts: Vec<Part>) -> Result<Vec<Part>> 
     parts.retain(|part| {
         let is_needed = !part.family.is_dropped() && !part.is_empty();
         if !is_needed {
+            part.taken().into_iter().for_each(|taken| taken.give_up());
             ctx.write.pacing.subtract_flush_debt(part.family.release(&part.slots, None));
         }
         is_needed
@@ -339,10 +368,13 @@ fn make_earlier_durable(ctx: &WriteCtx, parts: &[Part]) -> Result<()> {
     parts.iter().try_for_each(sync).map_err(|e| Error::Poisoned { cause: ctx.poison(e) })
 }
 
-fn install(ctx: &MaintenanceCtx, parts: &[Part], outs: &[Rewritten]) -> Result<u64> {
+fn install<'p>(ctx: &MaintenanceCtx, parts: &'p [Part], outs: &[Rewritten]) -> Result<u64> {
+    // Held until the tables are installed there.
+    let place = |part: &'p Part| part.taken().map(|taken| compact::place_taken(ctx, &part.family, taken));
+    let places: Vec<_> = parts.iter().map(place).collect();
     let naming: Vec<_> = parts.iter().map(|part| part.family.naming.lock_in_order()).collect();
     let mut edit = VersionEdit::new();
-    for (part, out) in parts.iter().zip(outs) {
+    for ((part, out), place) in parts.iter().zip(outs).zip(&places) {
         // Law: what the edit reports as flushed is in these tables. Cost: one comparison per table of a flush.
         assert!(
             part.slots.iter().all(|slot| slot.from < part.boundary),
@@ -352,7 +384,13 @@ fn install(ctx: &MaintenanceCtx, parts: &[Part], outs: &[Rewritten]) -> Result<u
             out.tables.iter().all(|t| t.max_seq < part.boundary),
             "a table holds an entry of a newer memtable"
         );
-        out.add_to(ctx, &part.family, (FLUSH_LEVEL, 0), &mut edit)?;
+        match place {
+            None => out.add_to(ctx, &part.family, |_| (FLUSH_LEVEL, 0), &mut edit)?,
+            Some(place) => {
+                out.add_to(ctx, &part.family, |table| place.of(table), &mut edit)?;
+                out.seal_values(ctx, &part.family, part.boundary - 1, &mut edit)?;
+            }
+        }
         edit.push(Change::FlushedTo { family: part.family.id, seq: part.boundary.saturating_sub(1) });
     }
     let first_needed = ctx.log_start_edit(&mut edit, &flushed(parts));
@@ -361,9 +399,11 @@ fn install(ctx: &MaintenanceCtx, parts: &[Part], outs: &[Rewritten]) -> Result<u
     let publish = |n: usize, version| {
         let (part, out) = (&parts[n], &outs[n]);
         // Counted first: a thread that waits for the flush may read the figures as soon as the memtables are gone.
-        out.count(&part.family);
-        part.family.count(Metric::FlushBytes, out.bytes());
-        part.family.count(Metric::Flushes, 1);
+        if part.taken().is_none() {
+            out.count(&part.family);
+            part.family.count(Metric::FlushBytes, out.bytes());
+            part.family.count(Metric::Flushes, 1);
+        }
         freed += part.family.release(&part.slots, Some(version));
     };
     ctx.install_for(&edit, &families, publish)?;

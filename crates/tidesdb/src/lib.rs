@@ -37,9 +37,11 @@
 //! | for | see |
 //! | --- | --- |
 //! | opening: durability, memory, cache, recovery | [`Db::options`], [`OpenOptions`], [`DbOptions`], [`SyncMode`] |
+//! | many databases in one process, under one limit | [`Resources`] |
 //! | closing, with a time limit | [`Db::close`], [`Db::close_timeout`] |
 //! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::replace`], [`Db::take`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`], [`Db::pop_last`] |
 //! | many rows | [`WriteBatch`], [`Family::range`], [`Family::prefix`], [`Cursor`], [`Family::delete_range`] |
+//! | much data, in the order of the keys | [`Family::ingest_sorted`], [`SortedWriter`], [`TableBuilder`], [`Db::ingest`] |
 //! | values too long for memory | [`Family::value_writer`], [`Family::value_reader`], [`ValueWriter`], [`ValueReader`] |
 //! | consistency | [`Snapshot`], [`Db::snapshot_at`], [`Db::transact`], [`Transaction`], [`Isolation`] |
 //! | expiry | [`Db::put_with_ttl`], [`FamilyOptions::default_ttl`] |
@@ -50,7 +52,7 @@
 //! | what one read does, and why it shows what it shows | [`Family::explain`], [`Family::explain_range`], [`Snapshot::explain`] |
 //! | what a piece of a program reads and writes | [`profile()`] |
 //! | figures of a process that writes, from another | [`OpenOptions::writer_figures`], [`WriterFigures`] |
-//! | copies | [`Db::checkpoint`], [`Db::backup`], [`RemoteOptions`] |
+//! | copies | [`Db::checkpoint`], [`Db::backup`], [`backup`], [`RemoteOptions`] |
 //! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
 //!
 //! Keys have 1 to [`KEY_BYTES_MAX`] bytes (64 KiB), values of one call at most [`VALUE_BYTES_MAX`] (4 GiB); values of any length go
@@ -62,7 +64,7 @@
 //!
 //! Examples of this crate (`crates/tidesdb/examples`), each with the command that runs it:
 //! `quick_start`, `batches_and_families`, `snapshots_and_scans`, `durability`, `ttl_cache`, `counter`, `stream`, `backup`; and some that
-//! measure: `speed`, `deletes`, `space_peak`, `four_levels`, `compaction`, `gate`.
+//! measure: `speed`, `deletes`, `space_peak`, `ingest_beside`, `held_cursor`, `many_databases`, `four_levels`, `compaction`, `gate`.
 //! Whole programs on typed tables (`crates/tidesdb-typed/examples`): `job_queue`, `time_series`,
 //! `documents`, `web`.
 #![cfg_attr(
@@ -78,6 +80,7 @@ mod error;
 mod callback;
 mod types;
 mod codec;
+mod order;
 pub mod store;
 mod health;
 mod clock;
@@ -93,6 +96,7 @@ mod ranges;
 mod vlog;
 mod sst;
 mod wal;
+mod ingest;
 // Merging many sources into one stream, which tables exist, snapshots, the pace of writers, the job queue.
 mod merge;
 mod version;
@@ -101,8 +105,6 @@ mod sources;
 mod mvcc;
 mod pacing;
 mod jobs;
-// The copy in an object store.
-mod remote;
 // One family; what reads and writes need of an open database.
 mod family;
 mod context;
@@ -110,24 +112,26 @@ mod context;
 mod read;
 mod write;
 mod txn;
-// The jobs with what they need of an open database, all its parts together, and the threads that run the jobs.
+// The jobs with what they need of an open database, the copy in an object store, all parts together, and the threads that run the jobs.
 mod maintenance;
 mod rewrite;
-mod flush;
 mod compact;
+mod flush;
+mod remote;
 mod collect;
 mod engine;
-mod upload;
 mod background;
-// The database; its files, inspected without opening it.
+// The database; its backups; its files, inspected without opening it.
 mod db;
+pub mod backup;
 pub mod inspect;
 
 pub use codec::Compression;
 pub use compact::{LevelStats, TreeStats};
 pub use db::{
-    DEFAULT_FAMILY, Db, Finding, LockedDb, OpenOptions, RangeEstimate, Reader, RecoveryReport, Severity,
-    Snapshot, ValueWriter, VerifyReport, WriterFigures, WriterState,
+    DEFAULT_FAMILY, Db, Finding, Ingest, LockedDb, OpenOptions, RangeEstimate, Reader, RecoveryReport,
+    Resources, ResourcesBuilder, Severity, Snapshot, SortedWriter, ValueWriter, VerifyReport, WriterFigures,
+    WriterState,
 };
 pub use engine::Stats;
 pub use error::{Error, Result};
@@ -135,6 +139,7 @@ pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use figures::{History, Sample};
 pub use health::{HealthReport, HealthState};
+pub use ingest::{Ingested, TableBuilder};
 pub use jobs::JobStats;
 pub use options::{
     ChangedSetting, DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions,
@@ -166,7 +171,7 @@ pub mod internals {
         ($($layer:ident)*) => { $(pub mod $layer { pub use crate::$layer::*; })* };
     }
     layers! {
-        error types codec options health clock stats memory files events figures ranges vlog sst wal merge version undo_map sources mvcc pacing jobs remote family context read write txn maintenance rewrite flush compact collect engine upload background db
+        error types codec options health clock stats memory files events figures ranges vlog sst wal merge version undo_map sources mvcc pacing jobs family context read write txn maintenance rewrite flush compact remote collect engine background db
     }
 }
 

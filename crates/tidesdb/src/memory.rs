@@ -1,4 +1,8 @@
-//! One limit for the memory of a database: who uses how much, and how scarce it is.
+//! One limit for the memory of a database, or of several together: who uses how much, and how scarce it is.
+//!
+//! The memory of a database is part of a *whole* if it shares its limit: with those of the same
+//! [`Resources`](crate::Resources), or with all of the process that set none. Then each charge counts in both. Limits and levels are
+//! those of the whole; figures are those of the database.
 //!
 //! Each kind of memory has one sum. Each object that a caller can hold (a batch, a transaction, a cursor, a reader or writer of a long
 //! value) owns a [`Charge`], its part of the sum. Only [`Charge::grow`] admits more: it refuses what would exceed the share of the
@@ -18,13 +22,19 @@
 //!                                  are flushed    slowed down
 //! ```
 
+mod charge;
+mod whole;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use charge::{Charge, LongValue};
 use tidesdb_io::{Heap, MachineMemory};
 use tidesdb_sync::{CachePadded, Condvar, Mutex, thread_index};
+use whole::Part;
+pub use whole::Shares;
 
 use crate::{Error, Result};
 
@@ -32,8 +42,10 @@ use crate::{Error, Result};
 const LIMIT_MIN: u64 = 16 << 20;
 /// The default limit is the memory of the machine, or of the control group, divided by this.
 const AUTO_PART: u64 = 2;
-/// Bytes that the database takes for its threads, the log and other fixed parts.
+/// Bytes that a database takes for its threads, the log and other fixed parts. Several with one limit take them once,
 const FIXED_BYTES: u64 = 4 << 20;
+/// and each of them these.
+const SHARING_BYTES: u64 = 64 << 10;
 /// Memory of a family without its tables and memtables.
 const FAMILY_BYTES: u64 = 3 << 10;
 /// Memory that an idle family may take, with the few small tables that it has before they are merged. Families are admitted only while
@@ -45,6 +57,8 @@ const STEP_BYTES: u64 = 16 << 10;
 const CURSORS_PART: u64 = 16;
 /// Flushes and merges read and write values longer than the limit divided by this one at a time.
 const LONG_PART: u64 = 64;
+/// So long waits a flush or merge for a long value of another database, whose disk may hang.
+const LONG_PATIENCE: Duration = Duration::from_secs(1);
 /// Merges read with small buffers once all take the limit divided by this.
 const JOBS_PART: u64 = 8;
 /// Filter and index of a table that a merge writes take at most the limit divided by this before the table ends.
@@ -154,8 +168,10 @@ impl Breakdown {
     }
 }
 
-/// The memory of one database.
+/// The memory of one database, or of several.
 pub struct Memory {
+    /// The memory of all databases that have the limit together, and what else they share.
+    part: Option<Part>,
     limit: u64,
     /// Memory that this process may use: of the machine, or of its control group.
     machine: u64,
@@ -163,6 +179,12 @@ pub struct Memory {
     begins: [u64; 4],
     /// May be below zero for a moment: memory may be freed by another thread than the one that took it.
     sums: [Arc<AtomicU64>; USES],
+    /// The part of the sum of tables that is of a cache which databases share.
+    cache_bytes: AtomicU64,
+    /// Bytes of fixed parts.
+    fixed: AtomicU64,
+    /// Databases that are open: this one, or those that this is the whole of.
+    databases: AtomicU64,
     /// Number of families that are open, or dropped and still in use.
     families: AtomicU64,
     lines: Box<[CachePadded<[Line; USES]>; LINES]>,
@@ -185,11 +207,19 @@ impl Memory {
     pub fn new(limit: u64) -> Arc<Self> {
         let machine = MachineMemory::now().total;
         let limit = if limit == 0 { machine / AUTO_PART } else { limit }.max(LIMIT_MIN);
-        Arc::new(Self {
+        Arc::new(Self::with((limit, machine), FIXED_BYTES, 1))
+    }
+
+    fn with((limit, machine): (u64, u64), fixed: u64, databases: u64) -> Self {
+        Self {
+            part: None,
             limit,
             machine,
             begins: Pressure::BEGINS.map(|percent| limit / 100 * percent),
             sums: Default::default(),
+            cache_bytes: AtomicU64::new(0),
+            fixed: AtomicU64::new(fixed),
+            databases: AtomicU64::new(databases),
             families: AtomicU64::new(0),
             lines: Box::default(),
             relief: AtomicBool::new(false),
@@ -198,7 +228,7 @@ impl Memory {
             long: Mutex::new(false),
             long_ended: Condvar::default(),
             trimmed: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Returns true if the page cache can keep files of `bytes` bytes: they take at most half of the memory that this process may use.
@@ -211,9 +241,10 @@ impl Memory {
         self.limit
     }
 
-    /// The sum of one use, for code that charges by itself.
-    pub fn sum(&self, of: Use) -> &Arc<AtomicU64> {
-        &self.sums[of as usize]
+    /// The sums of one use, for code that charges by itself: of this memory and of the whole.
+    pub fn sums(&self, of: Use) -> Vec<Arc<AtomicU64>> {
+        let whole = self.part.as_ref().map(|part| Arc::clone(&part.whole.sums[of as usize]));
+        std::iter::once(Arc::clone(&self.sums[of as usize])).chain(whole).collect()
     }
 
     /// Bytes charged for one use. Without the bytes that threads have not added yet, see [`Memory::settle`].
@@ -238,7 +269,15 @@ impl Memory {
     fn tell(&self, of: Use, line: &Line) {
         let here = line.here.load(Ordering::Relaxed);
         let told = line.told.swap(here, Ordering::Relaxed);
-        self.sums[of as usize].fetch_add(here.wrapping_sub(told), Ordering::Relaxed);
+        self.change(of, here.wrapping_sub(told));
+    }
+
+    /// Adds `bytes` to the sums of one use; wraps.
+    fn change(&self, of: Use, bytes: u64) {
+        self.sums[of as usize].fetch_add(bytes, Ordering::Relaxed);
+        if let Some(Part { whole, .. }) = &self.part {
+            whole.sums[of as usize].fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Makes all sums exact, as of some moment during the call for each thread.
@@ -270,16 +309,17 @@ impl Memory {
         parts
     }
 
-    /// Bytes charged for all uses.
+    /// Bytes charged for all uses of this database.
     #[inline]
     pub fn used(&self) -> u64 {
-        self.wanted().saturating_sub(self.used_for(Use::Reserved)) // another sum may be below zero for a moment
+        self.own_wanted().saturating_sub(self.used_for(Use::Reserved)) // another sum may be below zero for a moment
     }
 
     /// Bytes of parts that no other sum holds: fixed parts, and families.
     #[inline]
     pub fn fixed_bytes(&self) -> u64 {
-        FIXED_BYTES + self.families() * FAMILY_BYTES
+        let common = self.part.as_ref().map_or(0, |_| FIXED_BYTES / self.databases().max(1));
+        self.fixed.load(Ordering::Relaxed) + common + self.families() * FAMILY_BYTES
     }
 
     /// Number of families in memory.
@@ -288,19 +328,26 @@ impl Memory {
         self.families.load(Ordering::Relaxed)
     }
 
-    /// Number of families that fit. An open with a lower limit than before may find more.
+    /// Number of families that fit, in all databases with this limit. An open with a lower limit than before may find more.
     pub fn families_max(&self) -> u64 {
-        (self.begin_of(Pressure::Elevated) - FIXED_BYTES) / FAMILY_ROOM_BYTES
+        let fixed = self.whole().fixed.load(Ordering::Relaxed);
+        self.begin_of(Pressure::Elevated).saturating_sub(fixed) / FAMILY_ROOM_BYTES
     }
 
     /// Counts a family that is opened.
     pub fn family_begins(&self) {
         self.families.fetch_add(1, Ordering::Relaxed);
+        if let Some(Part { whole, .. }) = &self.part {
+            whole.families.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts a family that nothing uses any more.
     pub fn family_ends(&self) {
         self.families.fetch_sub(1, Ordering::Relaxed);
+        if let Some(Part { whole, .. }) = &self.part {
+            whole.families.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Checks that one more family may be created.
@@ -309,7 +356,7 @@ impl Memory {
     /// `MemoryLimit`, which says how many fit.
     pub fn check_new_family(&self) -> Result<()> {
         let (max, limit) = (self.families_max(), self.limit);
-        match self.families() < max {
+        match self.whole().families() < max {
             true => Ok(()),
             false => Err(Error::MemoryLimit {
                 what: format!(
@@ -321,9 +368,15 @@ impl Memory {
         }
     }
 
-    /// These bytes, and those that commits wait for.
+    /// Bytes that count for the limit, and those that commits wait for.
     #[inline]
     pub fn wanted(&self) -> u64 {
+        self.whole().own_wanted()
+    }
+
+    /// The part of these bytes that is of this database.
+    #[inline]
+    pub fn own_wanted(&self) -> u64 {
         let sum =
             self.sums.iter().map(|sum| sum.load(Ordering::Relaxed).cast_signed()).fold(0, i64::wrapping_add);
         sum.max(0).cast_unsigned() + self.fixed_bytes()
@@ -347,9 +400,18 @@ impl Memory {
         self.begins[level as usize]
     }
 
-    /// Sets the bytes of one use.
-    pub fn set(&self, of: Use, bytes: u64) {
-        self.sums[of as usize].store(bytes, Ordering::Relaxed);
+    /// Sets the bytes of open tables: of those of this database, and of the cache. `shared` is what those of all databases take that share
+    /// the cache.
+    pub fn set_tables(&self, bytes: u64, shared: u64) {
+        let of = Use::Tables as usize;
+        let before = self.sums[of].swap(bytes, Ordering::Relaxed);
+        match &self.part {
+            Some(Part { whole, shares: Shares::Resources, .. }) => whole.set_shared_tables(shared),
+            Some(Part { whole, .. }) => {
+                whole.sums[of].fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+            }
+            None => {}
+        }
     }
 
     /// Capacity of the block cache, with the filters and indexes of tables, if `wanted` bytes are asked for; also the limit of immutable
@@ -367,7 +429,9 @@ impl Memory {
     /// Memory that callers may hold, with the memtables that their commits will need. The rest is for the fixed parts, the indexes
     /// of open tables and memtables too small to flush.
     fn callers_max(&self) -> u64 {
-        ((self.limit - FIXED_BYTES) / 32 * 26).saturating_sub(self.used_for(Use::Ranges))
+        let whole = self.whole();
+        let fixed = whole.fixed_bytes().clamp(FIXED_BYTES, self.limit / 2);
+        ((self.limit - fixed) / 32 * 26).saturating_sub(whole.used_for(Use::Ranges))
     }
 
     /// Limit of all range tombstones together.
@@ -377,12 +441,12 @@ impl Memory {
 
     /// Returns whether range tombstones take enough that merges should apply them for that alone.
     pub fn is_in_ranges(&self) -> bool {
-        self.used_for(Use::Ranges) >= self.ranges_max() / 2
+        self.whole().used_for(Use::Ranges) >= self.ranges_max() / 2
     }
 
     /// Returns whether range tombstones take nearly all that they may.
     pub fn is_full_of_ranges(&self) -> bool {
-        self.used_for(Use::Ranges) >= self.ranges_max() / 8 * 7
+        self.whole().used_for(Use::Ranges) >= self.ranges_max() / 8 * 7
     }
 
     /// Keeps `bytes` for range tombstones, unless all together would then exceed their limit.
@@ -392,9 +456,12 @@ impl Memory {
             let wanted = sum.wrapping_add(bytes);
             (wanted.cast_signed() <= max.cast_signed()).then_some(wanted)
         };
-        let sum = self.sum(Use::Ranges);
-        sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok()?;
-        Some(Charge { memory: Some(Arc::clone(self)), of: Use::Ranges, bytes })
+        let sum = |memory: &Self| Arc::clone(&memory.sums[Use::Ranges as usize]);
+        sum(self.whole()).fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok()?;
+        if self.part.is_some() {
+            sum(self).fetch_add(bytes, Ordering::Relaxed);
+        }
+        Some(Charge::taken(self, Use::Ranges, bytes))
     }
 
     /// Limit of all batches and transactions together, beside the cursors that are open.
@@ -404,34 +471,34 @@ impl Memory {
 
     /// Memory that cursors take from the share of the callers, beyond the part that is for cursors alone.
     fn shared_by_cursors(&self) -> u64 {
-        self.used_for(Use::Cursors).saturating_sub(self.limit / CURSORS_PART)
+        self.whole().used_for(Use::Cursors).saturating_sub(self.limit / CURSORS_PART)
     }
 
     /// Limit of all batches and transactions together, with their own writes sorted for reading: these make room for the memtables of
-    /// the commit.
+    /// the commit, and take somewhat more than the writes.
     pub fn sorted_max(&self) -> u64 {
-        self.callers_max().saturating_sub(self.shared_by_cursors())
+        self.callers_max().saturating_sub(self.shared_by_cursors()) / 8 * 9
     }
 
     /// Limit of all cursors, and readers and writers of long values, together, beside the transactions that are open.
     pub fn cursors_max(&self) -> u64 {
-        let rest = self.callers_max().saturating_sub(2 * self.used_for(Use::Transactions));
+        let rest = self.callers_max().saturating_sub(2 * self.whole().used_for(Use::Transactions));
         rest.min((self.limit - FIXED_BYTES) / 4).max(self.limit / CURSORS_PART)
     }
 
     /// Returns whether cursors may take more. A scan that may not reads its blocks one by one.
     pub fn has_room_for_cursors(&self) -> bool {
-        self.used_for(Use::Cursors) < self.cursors_max()
+        self.whole().used_for(Use::Cursors) < self.cursors_max()
     }
 
     /// Returns whether flushes and merges may take more for their buffers.
     pub fn has_room_for_jobs(&self) -> bool {
-        self.used_for(Use::Jobs) < self.limit / JOBS_PART
+        self.whole().used_for(Use::Jobs) < self.limit / JOBS_PART
     }
 
     /// Returns whether memtables take enough that flushing them early is worth small tables.
     pub fn is_in_memtables(&self) -> bool {
-        self.used_for(Use::Memtables) >= self.limit / 16
+        self.whole().used_for(Use::Memtables) >= self.limit / 16
     }
 
     /// Returns whether all memory is within the limit.
@@ -451,19 +518,20 @@ impl Memory {
 
     /// Returns true while memory is, or was at the last look, scarce.
     pub fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::Relaxed)
+        self.with_cache().pressed.load(Ordering::Relaxed)
     }
 
     /// Notes whether memory is scarce. Returns whether it was.
     pub fn set_pressed(&self, yes: bool) -> bool {
-        self.pressed.swap(yes, Ordering::Relaxed)
+        self.with_cache().pressed.swap(yes, Ordering::Relaxed)
     }
 
     /// Returns true at most once in `period`.
     pub fn trims(&self, now: Duration, period: Duration) -> bool {
-        let due = now.as_nanos() as u64 >= self.next_trim.load(Ordering::Relaxed);
+        let next_trim = &self.whole().next_trim;
+        let due = now.as_nanos() as u64 >= next_trim.load(Ordering::Relaxed);
         if due {
-            self.next_trim.store((now + period).as_nanos() as u64, Ordering::Relaxed);
+            next_trim.store((now + period).as_nanos() as u64, Ordering::Relaxed);
         }
         due
     }
@@ -484,20 +552,32 @@ impl Memory {
         bytes as u64 > self.limit / LONG_PART
     }
 
-    /// Waits until no flush or merge has a long value in memory. The caller may have one until it drops the result.
+    /// Waits until no flush or merge has a long value in memory, of other databases at most [`LONG_PATIENCE`]. The caller may have one until
+    /// it drops the result.
     pub fn take_long(self: &Arc<Self>) -> LongValue {
+        if let Some(Part { whole, shares: Shares::Resources, .. }) = &self.part {
+            let mut taken = whole.long.lock();
+            let is_free = !*taken || {
+                whole.long_ended.wait_for(&mut taken, LONG_PATIENCE);
+                !*taken
+            };
+            if is_free {
+                *taken = true;
+                return LongValue::new(whole);
+            }
+        }
         let mut taken = self.long.lock();
         while *taken {
             self.long_ended.wait(&mut taken);
         }
         *taken = true;
-        LongValue(Arc::clone(self))
+        LongValue::new(self)
     }
 
     /// Returns whether a flush or merge has a long value in memory.
     #[cfg(test)]
     pub fn has_long(&self) -> bool {
-        *self.long.lock()
+        *self.with_cache().long.lock()
     }
 
     /// Memory that the filter and the index of a table may take while a merge writes it.
@@ -516,92 +596,6 @@ impl Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("limit", &self.limit).field("used", &self.used()).finish()
-    }
-}
-
-/// Permission for a flush or merge to have long values in memory, see [`Memory::take_long`]. Its owner must not wait for other flushes or
-/// merges.
-#[derive(Debug)]
-pub struct LongValue(Arc<Memory>);
-
-impl Drop for LongValue {
-    fn drop(&mut self) {
-        *self.0.long.lock() = false;
-        self.0.long_ended.notify_one();
-    }
-}
-
-/// Bytes that are charged to the sum of one use until this is dropped.
-#[derive(Debug)]
-pub struct Charge {
-    memory: Option<Arc<Memory>>,
-    of: Use,
-    bytes: u64,
-}
-
-impl Charge {
-    /// Nothing is charged yet.
-    pub const fn new(of: Use) -> Self {
-        Self { memory: None, of, bytes: 0 }
-    }
-
-    /// The bytes that are charged.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Changes the charge to `bytes`: they are in use already, or the caller cannot be refused.
-    pub fn set(&mut self, memory: &Arc<Memory>, bytes: u64) {
-        let is_other = self.memory.as_ref().is_some_and(|own| !Arc::ptr_eq(own, memory));
-        if is_other {
-            self.release(); // a batch that was used for another database
-        }
-        if bytes != self.bytes {
-            self.memory
-                .get_or_insert_with(|| Arc::clone(memory))
-                .add(self.of, bytes.wrapping_sub(self.bytes));
-            self.bytes = bytes;
-        }
-    }
-
-    /// Changes the charge to `bytes`, which is more, before they are used. Returns the old one.
-    ///
-    /// # Errors
-    /// If callers hold their share of the memory: `MemoryLimit` for a batch or transaction, `Busy` for a cursor or a value. The charge is as
-    /// before. The first cursor or value that exceeds the share still gets what it asks for, because a value must be read whole.
-    pub fn grow(&mut self, memory: &Arc<Memory>, bytes: u64) -> Result<u64> {
-        let before = self.bytes;
-        let others = memory.used_for(self.of).saturating_sub(before);
-        match self.of {
-            Use::Cursors if others >= memory.cursors_max() => return Err(Error::Busy { cause: HELD }),
-            Use::Transactions => {
-                let max = memory.transactions_max();
-                if others.saturating_add(bytes) > max {
-                    let what = format!(
-                        "this batch or transaction would take {bytes} bytes and others take {others}, of {max} that memory_limit \
-                         allows for them; use smaller batches, and put_stream for a long value"
-                    );
-                    return Err(Error::MemoryLimit { what: what.into() });
-                }
-            }
-            _ => {}
-        }
-        self.set(memory, bytes);
-        Ok(before)
-    }
-
-    /// Charges nothing any more.
-    pub fn release(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            memory.add(self.of, self.bytes.wrapping_neg());
-            self.bytes = 0;
-        }
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.release();
     }
 }
 

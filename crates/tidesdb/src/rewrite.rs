@@ -12,9 +12,10 @@ use crate::jobs::Progress;
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
+use crate::order::Gather;
 use crate::ranges::RangeTombstone;
 use crate::sst::{TableMeta, TableOptions, TableWriter, UnsyncedTable};
-use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
+use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, TableId, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
 use crate::wal::layout::UNIT;
@@ -113,12 +114,35 @@ pub struct Rewritten {
     pub older: u64,
     /// Number of key ranges that were rewritten, each on its own.
     pub parts: u64,
+    /// The files stay whatever happens: the tables are not new, or the log names them.
+    stays: bool,
 }
 
 impl Rewritten {
     /// Durable tables that stay as they are.
     pub fn unchanged(tables: Vec<Arc<TableMeta>>) -> Self {
-        Self { tables, ..Self::default() }
+        Self { tables, stays: true, ..Self::default() }
+    }
+
+    /// Adds to `edit` that the value logs of these tables, which a commit took, are complete; `sealed_at` is that commit or a later one.
+    ///
+    /// # Errors
+    /// Errors of opening a value log.
+    pub fn seal_values(
+        &self,
+        ctx: &MaintenanceCtx,
+        family: &FamilyCore,
+        sealed_at: SeqNo,
+        edit: &mut VersionEdit,
+    ) -> Result<()> {
+        let state = ctx.versions.version(family.id);
+        let is_sealed = |id: &VlogId| state.as_ref().is_some_and(|v| v.vlogs().contains_key(id));
+        let vlogs: BTreeSet<VlogId> = self.tables.iter().filter_map(|table| table.taken?.vlog).gather();
+        for vlog in vlogs.into_iter().filter(|id| !is_sealed(id)) {
+            let bytes = family.vlog.info(vlog)?.bytes;
+            edit.push(Change::SealVlog { family: family.id, vlog, bytes, sealed_at });
+        }
+        Ok(())
     }
 
     /// Makes the new tables and their names durable.
@@ -155,6 +179,7 @@ impl Rewritten {
         self.dropped += other.dropped;
         self.older += other.older;
         self.parts += other.parts;
+        self.stays |= other.stays;
     }
 
     /// Counts the entries among the figures of `family`.
@@ -174,7 +199,7 @@ impl Rewritten {
         self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
     }
 
-    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the
+    /// Adds to `edit` the new tables, each at its `place`: level and generation; and the value logs that neither a version nor `edit` names yet: those that the
     /// tables refer to, which are durable, and the durable ones of this session, which memtables may refer to. The
     /// caller holds [`FamilyCore::naming`] until the edit is installed, unless no other job installs anything for the
     /// family.
@@ -185,12 +210,13 @@ impl Rewritten {
         &self,
         ctx: &MaintenanceCtx,
         family: &FamilyCore,
-        (level, generation): (u8, u32),
+        place: impl Fn(TableId) -> (u8, u32),
         edit: &mut VersionEdit,
     ) -> Result<()> {
         let referred = self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog);
-        name_vlogs(ctx, family, referred.chain(family.vlog.nameable()), edit)?;
+        name_vlogs(ctx, family, referred.chain(family.vlog.begun.nameable()), edit)?;
         for table in &self.tables {
+            let (level, generation) = place(table.id);
             edit.push(Change::AddTable { family: family.id, level, generation, meta: Arc::clone(table) });
         }
         for range in &self.ranges {
@@ -202,7 +228,7 @@ impl Rewritten {
     /// Removes the files after a failed install, unless the state of the manifest is unknown: the next open may find
     /// them named.
     pub fn abandon(&self, ctx: &MaintenanceCtx) {
-        if ctx.versions.is_poisoned() {
+        if self.stays || ctx.versions.is_poisoned() {
             return;
         }
         for table in &self.tables {
@@ -224,12 +250,12 @@ pub fn name_vlogs(
     edit: &mut VersionEdit,
 ) -> Result<()> {
     let state = ctx.versions.version(family.id);
-    let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
+    let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).gather();
     named.extend(edit.changes.iter().filter_map(|c| match c {
         Change::AddVlog { vlog, .. } => Some(*vlog),
         _ => None,
     }));
-    for vlog in vlogs.filter(|id| !named.contains(id)).collect::<BTreeSet<_>>() {
+    for vlog in vlogs.filter(|id| !named.contains(id)).gather::<BTreeSet<_>>() {
         let salt = family.vlog.info(vlog)?.salt;
         edit.push(Change::AddVlog { family: family.id, vlog, salt });
     }
@@ -418,11 +444,8 @@ impl Output<'_> {
             self.writer = Some(self.begin_table()?);
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let moved = if entry.kind == Kind::PutPointer {
-            self.mover.moved(&self.family.vlog, entry.value)?
-        } else {
-            None
-        };
+        let moved =
+            if entry.kind.holds_pointer() { self.mover.moved(&self.family.vlog, entry.value)? } else { None };
         if entry.value.len() as u64 >= STRIDE_BYTES {
             // To compress it takes as much again.
             self.charge.set(&self.ctx.write.memory, writer.memory_bytes() + entry.value.len() as u64);

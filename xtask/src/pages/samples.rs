@@ -45,7 +45,7 @@ fn is_page(path: &str) -> bool {
     path.ends_with(".md")
         && (path == "README.md"
             || path.starts_with("docs/")
-            || (["crates/", "bindings/"].iter().any(|dir| path.starts_with(dir))
+            || (["crates/", "bindings/", "integrations/"].iter().any(|dir| path.starts_with(dir))
                 && path.ends_with("/README.md")))
 }
 
@@ -95,7 +95,8 @@ fn fate(
             tree.sources.contains_key(CONSOLE).then(|| CONSOLE.to_owned())
         }
         "c" if reason.is_none() => tree.sources.contains_key(C).then(|| C.to_owned()),
-        "python" if reason.is_none() => reader_of_python(tree, page),
+        "python" if reason.is_none() => reader_in(tree, page, ".py"),
+        "go" if reason.is_none() => reader_in(tree, page, ".go"),
         _ => return untested(reason),
     };
     match (test, reason) {
@@ -117,10 +118,10 @@ fn readers(tree: &Tree) -> BTreeMap<String, String> {
     out
 }
 
-/// Returns the program, in Python or of this tool, that names the page.
-fn reader_of_python(tree: &Tree, page: &str) -> Option<String> {
+/// Returns the program, in a language whose files have this ending or of this tool, that names the page.
+fn reader_in(tree: &Tree, page: &str, ending: &str) -> Option<String> {
     let name = page.strip_prefix("docs/").unwrap_or(page);
-    let programs = tree.texts.iter().filter(|(path, _)| path.ends_with(".py"));
+    let programs = tree.texts.iter().filter(|(path, _)| path.ends_with(ending));
     let own =
         tree.sources.iter().filter(|(path, _)| path.starts_with("xtask/src/") && !path.contains("/pages/"));
     let mut all = programs
@@ -140,6 +141,7 @@ mod tests {
             (CONSOLE, ""),
             (C, ""),
             ("bindings/python/tests/test_pages.py", "PAGE = \"how-to/python.md\""),
+            ("bindings/go/page_test.go", "const page = \"how-to/go.md\""),
         ];
         let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
         samples(&Tree::of(files.into())).into_iter().map(|sample| sample.fate).collect()
@@ -160,6 +162,7 @@ mod tests {
             fates("docs/how-to/python.md", "```python\n```"),
             tested("bindings/python/tests/test_pages.py")
         );
+        assert_eq!(fates("docs/how-to/go.md", "```go\n```"), tested("bindings/go/page_test.go"));
     }
 
     #[test]
@@ -180,6 +183,7 @@ mod tests {
             ("docs/a.md", "```sh ()\n```"),
             ("docs/a.md", "```sh (`true` does it)\n```"),
             ("docs/a.md", "```python\n```"),
+            ("docs/a.md", "```go\n```"),
             ("crates/k/README.md", "  ```console\n  ```"),
         ];
         for (page, text) in pages {

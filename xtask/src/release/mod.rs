@@ -2,8 +2,10 @@
 //!
 //! What is made: the crates as the registry will build them, the program as one file for Linux and Windows, Debian packages, an archive of
 //! the C library, and Python wheels. Each part ends the command if it fails; `--only PART` runs single parts. The interface of the crates is
-//! compared with that of the versions that are published; `--baseline REV` compares it with a commit instead.
+//! compared with that of the versions that are published, that of the C library with the version of the newest tag; `--baseline REV` compares both
+//! with a commit instead.
 
+mod abi;
 mod names;
 mod programs;
 mod wheels;
@@ -23,6 +25,9 @@ const WHEEL: &str = "tidesdb";
 /// The crate with the program.
 const PROGRAM: &str = "tidesdb-cli";
 
+/// The crates that have a workspace of their own, and their folders.
+const INTEGRATIONS: [(&str, &str); 1] = [("tidesdb-openraft", "integrations/openraft")];
+
 /// What the parts share.
 struct Workshop<'a> {
     root: &'a Path,
@@ -31,7 +36,7 @@ struct Workshop<'a> {
     folder: PathBuf,
     /// Where they are made; removed at the end.
     work: PathBuf,
-    /// The commit that the interface is compared with, instead of what is published.
+    /// The commit that the interfaces are compared with, instead of what is published.
     baseline: Option<String>,
 }
 
@@ -131,11 +136,14 @@ impl Workshop<'_> {
         git
     }
 
-    /// Says whether each name can be used, and compares the interface of what is published.
+    /// Says whether each name can be used, and compares the interfaces with those of what is published.
     fn names(&self) -> Done {
+        abi::compare(self.root, self.baseline.as_deref())?;
         let (mut published, mut taken) = (Vec::new(), Vec::new());
         let crates = published_crates(self.root)?;
-        let of_crates = crates.iter().map(|name| (name.as_str(), "crates.io", names::of_crate(name)));
+        let outside = INTEGRATIONS.iter().map(|(name, _)| *name);
+        let all = crates.iter().map(String::as_str).chain(outside);
+        let of_crates = all.map(|name| (name, "crates.io", names::of_crate(name)));
         let of_wheel = std::iter::once_with(|| (WHEEL, "PyPI", names::of_wheel(WHEEL)));
         for (name, registry, answer) in of_crates.chain(of_wheel) {
             match answer {
@@ -174,28 +182,66 @@ impl Workshop<'_> {
         // Cargo keeps those of a dry run in the folder for what it has not finished.
         let unfinished = folder.join("tmp-crate");
         self.take(if unfinished.is_dir() { &unfinished } else { &folder }, &[".crate"])?;
-        self.install_program()
+        let patches = self.unpack()?;
+        self.install_program(&patches)?;
+        INTEGRATIONS.iter().try_for_each(|(name, folder)| self.integration(name, folder, &patches))
     }
 
-    /// Installs and runs the program from the files of the crates alone: each takes the place of the one that the registry will have.
-    fn install_program(&self) -> Done {
+    /// Returns the folder in which the file of a crate is unpacked.
+    fn unpacked(&self, name: &str) -> PathBuf {
+        self.work.join("crates").join(format!("{name}-{}", self.version))
+    }
+
+    /// Unpacks the file of a crate.
+    fn unpack_one(&self, name: &str) -> Done {
         let sources = self.work.join("crates");
         std::fs::create_dir_all(&sources).map_err(|e| format!("{}: {e}", sources.display()))?;
-        let folder = |name: &str| sources.join(format!("{name}-{}", self.version));
-        let root = self.work.join("installed");
-        let mut args = ["install", "--path"].map(str::to_owned).to_vec();
-        args.push(folder(PROGRAM).to_string_lossy().into_owned());
-        args.extend(["--root".to_owned(), root.to_string_lossy().into_owned()]);
+        let file = self.folder.join(format!("{name}-{}.crate", self.version));
+        said(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(&sources)).map(drop)
+    }
+
+    /// Unpacks the files of the crates. Returns the arguments with which each takes the place of the one that the registry will have.
+    fn unpack(&self) -> Result<Vec<String>, String> {
+        let mut patches = Vec::new();
         for name in published_crates(self.root)? {
-            let file = self.folder.join(format!("{name}-{}.crate", self.version));
-            said(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(&sources))?;
+            self.unpack_one(&name)?;
             if name != PROGRAM {
-                let patch = format!("patch.crates-io.{name}.path={:?}", folder(&name).to_string_lossy());
-                args.extend(["--config".to_owned(), patch]);
+                let path = self.unpacked(&name);
+                let patch = format!("patch.crates-io.{name}.path={:?}", path.to_string_lossy());
+                patches.extend(["--config".to_owned(), patch]);
             }
         }
+        Ok(patches)
+    }
+
+    /// Packs a crate that has a workspace of its own, and builds it from its file and those of the other crates alone.
+    fn integration(&self, name: &str, folder: &str, patches: &[String]) -> Done {
+        let manifest = self.root.join(folder).join("Cargo.toml");
+        let into = self.work.join("integrations");
+        // What it depends on is not in the registry yet, so it is not built where it is packed.
+        let place = [&manifest, &into].map(|path| path.to_string_lossy().into_owned());
+        let [manifest, target] = place;
+        Cargo::new("package --no-verify --exclude-lockfile --manifest-path")
+            .args(&[manifest, "--target-dir".to_owned(), target.clone()])
+            .run(self.root)?;
+        self.take(&into.join("package"), &[".crate"])?;
+        self.unpack_one(name)?;
+        let manifest = self.unpacked(name).join("Cargo.toml");
+        install::write(&manifest, &(install::read(&manifest)? + "\n[workspace]\n"))?;
+        let manifest = manifest.to_string_lossy().into_owned();
+        let args = ["--manifest-path".to_owned(), manifest, "--target-dir".to_owned(), target];
+        Cargo::new("build").args(&args).args(patches).run(self.root)
+    }
+
+    /// Installs and runs the program from the files of the crates alone.
+    fn install_program(&self, patches: &[String]) -> Done {
+        let root = self.work.join("installed");
+        let mut args = ["install", "--path"].map(str::to_owned).to_vec();
+        args.push(self.unpacked(PROGRAM).to_string_lossy().into_owned());
+        args.extend(["--root".to_owned(), root.to_string_lossy().into_owned()]);
+        args.extend(patches.iter().cloned());
         // The folder may lie in the workspace of this tree, of which the crate is no member.
-        let manifest = folder(PROGRAM).join("Cargo.toml");
+        let manifest = self.unpacked(PROGRAM).join("Cargo.toml");
         install::write(&manifest, &(install::read(&manifest)? + "\n[workspace]\n"))?;
         Cargo::new("").args(&args).run(self.root)?;
         let program = root.join("bin/tidesdb");
@@ -338,6 +384,15 @@ mod tests {
             let folder = if name == "tidesdb-engine" { "tidesdb" } else { &name };
             for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
                 let own = install::read(&root.join("crates").join(folder).join(license));
+                assert_eq!(own, install::read(&root.join(license)), "{name}");
+            }
+        }
+        for (name, folder) in INTEGRATIONS {
+            let manifest = install::read(&root.join(folder).join("Cargo.toml")).expect("a manifest");
+            assert!(manifest.contains(&format!("name = \"{name}\"")));
+            assert!(manifest.contains(&format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))), "{name}");
+            for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
+                let own = install::read(&root.join(folder).join(license));
                 assert_eq!(own, install::read(&root.join(license)), "{name}");
             }
         }

@@ -35,13 +35,14 @@ const TRIAL: [&str; 4] = ["--version", "--db t.db put apple red", "--db t.db get
 /// The first failure; a tool that is missing.
 pub(super) fn make(workshop: &Workshop<'_>) -> Done {
     for platform in [None, Some("arm64"), Some("windows")] {
-        let wheel = wheel::build(workshop.root, platform, DIST)?;
+        let wanted = wheel::Wheel { other: platform, profile: DIST, release: true };
+        let wheel = wheel::build(workshop.root, wanted)?;
         let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (_, env) =
             platform.map_or(Ok(Default::default()), |name| platforms::prepare(workshop.root, name))?;
         check(workshop, &wheel, &env).map_err(|error| format!("{name}: {error}"))?;
         if platform.is_none() {
-            wheel::test(workshop.root, &wheel, &[])?;
+            wheel::test(workshop.root, &wheel, true, &[])?;
         }
         workshop.keep(&wheel)?;
     }

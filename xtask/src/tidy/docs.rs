@@ -86,7 +86,6 @@ pub(super) fn heading(line: &str) -> Option<usize> {
 mod tests {
     use super::super::test_kit::{places, tree};
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn what_a_command_costs_is_visible() {
@@ -117,30 +116,5 @@ mod tests {
             findings("a.md", "# Title\n\n## A\n```sh\n# a shell comment\n```\n#hashtag\n"),
             [] as [&str; 0]
         );
-    }
-
-    /// A new kind of operation compiles without a word of most of the places that must know it: the page has all of them.
-    #[test]
-    fn the_page_names_each_file_that_knows_kinds_of_operations() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let tree = Tree::read(&root).expect("the files of the repository");
-        let kinds = ["Put", "PutPointer", "Delete", "SingleDelete", "RangeDelete", "Merge"];
-        let knows = |source: &Source| {
-            (0..source.code.len()).any(|at| {
-                let is_kind =
-                    source.words_are(at, &["Kind", ":", ":"]) && kinds.contains(&source.word(at + 3));
-                is_kind && !source.in_test(at)
-            })
-        };
-        let files = tree.sources.iter().filter_map(|(path, source)| {
-            let path = path.strip_prefix("crates/tidesdb/src/").filter(|path| !path.contains("tests"))?;
-            knows(source).then_some(path)
-        });
-        let page = &tree.texts["docs/internals/extend.md"];
-        let section =
-            page.split("\n## ").find(|part| part.starts_with("A kind of operation")).expect("the section");
-        let rows: String = section.lines().filter(|line| line.starts_with('|')).collect();
-        let named: BTreeSet<&str> = rows.split('`').filter(|span| span.ends_with(".rs")).collect();
-        assert_eq!(named, files.collect(), "docs/internals/extend.md, then the code");
     }
 }

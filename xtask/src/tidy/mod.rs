@@ -8,9 +8,11 @@ mod benchmarks;
 mod book;
 mod comments;
 mod constants;
+mod coverage;
 mod docs;
 mod figures;
 mod floors;
+mod kinds;
 mod links;
 mod manifests;
 mod names;
@@ -51,13 +53,14 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 18] = [
+const RULES: [(&str, Rule); 20] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
     ("systems", systems::check),
     ("comments", comments::check),
     ("alone", alone::check),
+    ("kinds", kinds::check),
     ("docs", docs::check),
     ("links", links::check),
     ("summary", book::check_summary),
@@ -68,6 +71,7 @@ const RULES: [(&str, Rule); 18] = [
     ("names", names::check),
     ("promises", promises::check),
     ("constants", constants::check),
+    ("coverage", coverage::check),
     ("words", words::check),
     ("paths", words::check_paths),
 ];

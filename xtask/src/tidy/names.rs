@@ -134,7 +134,7 @@ pub(super) fn spans(text: &str) -> Vec<Span<'_>> {
 
 /// What the sources define and use.
 struct Names<'a> {
-    /// Every identifier in code, and every word of a literal or of a C source.
+    /// Every identifier in code, and every word of a literal or of a source in C or Go.
     words: HashSet<&'a str>,
     /// Types and modules of the repository.
     owners: HashSet<&'a str>,
@@ -152,7 +152,7 @@ impl<'a> Names<'a> {
             names.read(source, stem.unwrap_or(""));
         }
         for (path, text) in &tree.texts {
-            if path.ends_with(".h") || path.ends_with(".c") || path.ends_with(".toml") {
+            if [".h", ".c", ".go", ".toml"].iter().any(|end| path.ends_with(end)) {
                 names.words.extend(text.split(|c| !is_word(c)));
             }
         }

@@ -13,7 +13,8 @@
 import atexit as _atexit
 import os as _os
 
-from . import _calls, _tidesdb
+from . import _calls, _mapping, _tidesdb
+from ._calls import profile
 from ._errors import (
     Busy,
     Closed,
@@ -40,24 +41,34 @@ from ._errors import (
     Poisoned,
     ReadOnly,
 )
+from ._mapping import Mapping
 from ._tidesdb import (
+    Backups,
     Batch,
     Cursor,
     Db,
     Family,
     MergeOperator,
     Reader,
+    Resources,
     Rows,
     Savepoint,
     Snapshot,
+    SortedRows,
+    SortedWriter,
+    TableBuilder,
     Transaction,
     __version__,
+    destroy,
     open,
     open_reader,
+    writer_figures,
+    writer_history,
 )
 from ._values import ValueReader, ValueWriter
 
 __all__ = [
+    "Backups",
     "Batch",
     "Busy",
     "Closed",
@@ -79,6 +90,7 @@ __all__ = [
     "InvalidArgument",
     "IoError",
     "Locked",
+    "Mapping",
     "MemoryLimit",
     "MergeFailed",
     "MergeOperator",
@@ -88,19 +100,28 @@ __all__ = [
     "Poisoned",
     "ReadOnly",
     "Reader",
+    "Resources",
     "Rows",
     "Savepoint",
     "Snapshot",
+    "SortedRows",
+    "SortedWriter",
+    "TableBuilder",
     "Transaction",
     "ValueReader",
     "ValueWriter",
     "__version__",
+    "destroy",
     "open",
     "open_reader",
+    "profile",
+    "writer_figures",
+    "writer_history",
 ]
 
 Db.transact = _calls.transact
 Family.modify = _calls.modify
+Family.mapping = _mapping.mapping
 
 _atexit.register(_tidesdb.close_all)
 if hasattr(_os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""`python -m tidesdb`: the program `tidesdb`, which the package installs beside the interpreter's other programs."""
+"""`python -m tidesdb`: the program `tidesdb`, which the wheel of a release installs beside the interpreter's other programs."""
 
 import os
 import shutil
@@ -17,7 +17,10 @@ def program() -> str:
             return path
     found = shutil.which(name)
     if found is None:
-        sys.exit("python -m tidesdb: the program `tidesdb` is not installed; install the wheel again")
+        sys.exit(
+            "python -m tidesdb: the program `tidesdb` is not installed: the wheel of a release has it, and one that "
+            "`cargo xtask wheel --release` builds"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Methods that call a function of the user and repeat it.
+"""Calls of a function of the user.
 
 They are in Python because before Python 3.14 the end of the interpreter ends a daemon thread where it stands, and the system unwinds its frames.
 Below a function of the user there must then be no frame of the extension module, which cannot be unwound: the process would abort.
@@ -7,9 +7,10 @@ Below a function of the user there must then be no frame of the extension module
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import Conflict
+from ._tidesdb import Profiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,3 +65,15 @@ def modify(self: Family, key: _Buffer, change: Callable[[bytes | None], bytes | 
         after = change(before)
         if self.compare_and_swap(key, before, after):
             return after
+
+
+def profile(call: Callable[[], _T]) -> tuple[_T, dict[str, Any]]:
+    """Calls `call()` and returns what it returned, with a dictionary that counts what this thread read and wrote meanwhile, in all databases:
+    `gets`, `seeks`, `rows`, `blocks_in_memory`, `table_reads`, `syncs` and more. What other threads do for it is not counted.
+    """
+    counting = Profiling()
+    try:
+        result = call()
+    finally:
+        counts = counting.end()
+    return result, counts

@@ -1,10 +1,67 @@
-"""Types of the extension module, as far as the package itself uses them."""
+"""Types of the extension module."""
 
-from typing import final
+from typing import Any, Self, final
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
-from . import Batch, Family, Transaction, _Expires, _Items, _Ttl
+from . import (
+    Backups as Backups,
+    Batch as Batch,
+    Cursor as Cursor,
+    Db as Db,
+    Family as Family,
+    MergeOperator as MergeOperator,
+    Reader as Reader,
+    Resources as Resources,
+    Rows as Rows,
+    Savepoint as Savepoint,
+    Snapshot as Snapshot,
+    SortedRows as SortedRows,
+    SortedWriter as SortedWriter,
+    TableBuilder as TableBuilder,
+    Transaction as Transaction,
+    __version__ as __version__,
+    destroy as destroy,
+    open as open,
+    open_reader as open_reader,
+    writer_figures as writer_figures,
+    writer_history as writer_history,
+    _Expires,
+    _Items,
+    _Ttl,
+)
+
+__all__ = [
+    "Backups",
+    "Batch",
+    "Cursor",
+    "Db",
+    "Family",
+    "MergeOperator",
+    "Profiling",
+    "ReadHandle",
+    "Reader",
+    "Resources",
+    "Rows",
+    "Savepoint",
+    "Snapshot",
+    "SortedRows",
+    "SortedWriter",
+    "TableBuilder",
+    "Transaction",
+    "Write",
+    "WriteHandle",
+    "__version__",
+    "close_all",
+    "defaults",
+    "destroy",
+    "forked",
+    "open",
+    "open_reader",
+    "write_group",
+    "writer_figures",
+    "writer_history",
+]
 
 @final
 class ReadHandle:
@@ -19,6 +76,11 @@ class WriteHandle:
     def commit(self) -> int: ...
     def discard(self) -> None: ...
     def __len__(self) -> int: ...
+
+@final
+class Profiling:
+    def __new__(cls) -> Self: ...
+    def end(self) -> dict[str, Any]: ...
 
 @final
 class Write:
@@ -54,3 +116,4 @@ class Write:
 def write_group(writes: list[Write], sync: bool) -> list[int | BaseException]: ...
 def close_all() -> None: ...
 def forked() -> None: ...
+def defaults() -> list[tuple[str, int, int, int, str]]: ...

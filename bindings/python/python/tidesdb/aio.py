@@ -29,7 +29,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Iterable, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Generic,
+    Iterable,
+    Literal,
+    TypeVar,
+)
 
 import tidesdb
 
@@ -37,15 +48,35 @@ from ._engine import Engine, fail, settle
 from ._tidesdb import Write
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+    from pathlib import Path
     from types import TracebackType
     from typing import TypeAlias
 
-    from . import _Buffer, _Expires, _Items, _Path, _Ttl
+    from . import _Buffer, _Expires, _File, _History, _Items, _Path, _Row, _Ttl
 
-    # A family in the calls of a batch.
+    # A family in the calls of a batch or a snapshot.
     _Where: TypeAlias = "AsyncFamily | tidesdb.Family | str | None"
+    _Dicts: TypeAlias = "list[dict[str, Any]]"
 
-__all__ = ["AsyncBatch", "AsyncDb", "AsyncFamily", "AsyncRows", "AsyncTransaction", "open"]
+__all__ = [
+    "AsyncBackups",
+    "AsyncBatch",
+    "AsyncCursor",
+    "AsyncDb",
+    "AsyncFamily",
+    "AsyncReader",
+    "AsyncRows",
+    "AsyncSnapshot",
+    "AsyncSortedRows",
+    "AsyncTransaction",
+    "destroy",
+    "open",
+    "open_reader",
+    "table_builder",
+    "writer_figures",
+    "writer_history",
+]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -65,6 +96,36 @@ def open(path: _Path, *, threads: int = 4, **options: Any) -> _Opening:
     meanwhile, what was opened is closed.
     """
     return _Opening(path, threads, options)
+
+
+async def open_reader(path: _Path, *, threads: int = 4, **options: Any) -> AsyncReader:
+    """Opens the database in the folder `path` for reading beside its writer: see `tidesdb.open_reader`."""
+    return AsyncReader(await _in_thread(lambda: tidesdb.open_reader(path, **options)), threads)
+
+
+async def destroy(path: _Path) -> None:
+    """Removes the database in the folder `path`: see `tidesdb.destroy`."""
+    await _in_thread(lambda: tidesdb.destroy(path))
+
+
+async def table_builder(stem: _Path, **settings: Any) -> AsyncSortedRows:
+    """Begins tables outside of a database: see `tidesdb.TableBuilder`."""
+    return AsyncSortedRows(await _in_thread(lambda: tidesdb.TableBuilder(stem, **settings)), _in_thread)
+
+
+async def writer_figures(path: _Path) -> dict[str, Any] | None:
+    """Returns the figures of the process that writes the database in the folder `path`: see `tidesdb.writer_figures`."""
+    return await _in_thread(lambda: tidesdb.writer_figures(path))
+
+
+async def writer_history(path: _Path) -> tuple[_History, _History]:
+    """Returns the figures that writers have recorded: see `tidesdb.writer_history`."""
+    return await _in_thread(lambda: tidesdb.writer_history(path))
+
+
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    """Runs `call` in a thread of the loop."""
+    return await asyncio.to_thread(call)
 
 
 class _Opening:
@@ -189,9 +250,42 @@ class AsyncFamily:
         """Combines the value of `key` with `operand`."""
         return self._engine.write(Write.merge(self._family, key, operand))
 
+    def single_delete(self, key: _Buffer) -> Awaitable[int]:
+        """Deletes a key that was put at most once since its last delete."""
+        return self._engine.write(Write.single_delete(self._family, key))
+
+    def clear(self) -> Awaitable[int]:
+        """Deletes all keys, in one step."""
+        return self.delete_range(None, None)
+
+    async def multi_contains(self, keys: Iterable[_Buffer]) -> list[bool]:
+        """Returns which of `keys` exist, in their order."""
+        keys = list(keys)
+        return await self._engine.run(lambda: self._family.multi_contains(keys))
+
+    async def get_part(self, key: _Buffer, offset: int = 0, length: int | None = None) -> bytes | None:
+        """Returns a part of the value of `key`, or `None`."""
+        return await self._engine.run(lambda: self._family.get_part(key, offset, length))
+
+    async def expiry(self, key: _Buffer) -> float | None:
+        """Returns when the row of `key` expires, in seconds since 1970; `math.inf` = never."""
+        return await self._engine.run(lambda: self._family.expiry(key))
+
     async def pop(self, key: _Buffer) -> bytes | None:
         """Deletes `key` and returns its value, or `None`. Atomic."""
         return await self._engine.run(lambda: self._family.pop(key, None))
+
+    async def replace(self, key: _Buffer, value: _Buffer) -> bytes | None:
+        """Sets `key` to `value` and returns what it was, or `None`. Atomic."""
+        return await self._engine.run(lambda: self._family.replace(key, value))
+
+    async def setdefault(self, key: _Buffer, default: _Buffer) -> bytes:
+        """Returns the value of `key`; if it has none, sets it to `default` first. Atomic."""
+        return await self._engine.run(lambda: self._family.setdefault(key, default))
+
+    async def modify(self, key: _Buffer, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Sets `key` to what `change` returns for its value, in a thread: see `tidesdb.Family.modify`."""
+        return await self._engine.run(lambda: self._family.modify(key, change))
 
     async def first(self) -> tuple[bytes, bytes] | None:
         """Returns the first key and its value, or `None`."""
@@ -204,6 +298,10 @@ class AsyncFamily:
     async def pop_first(self) -> tuple[bytes, bytes] | None:
         """Deletes the first key and returns it with its value, or `None`. Atomic: a queue."""
         return await self._engine.run(self._family.pop_first)
+
+    async def pop_last(self) -> tuple[bytes, bytes] | None:
+        """Deletes the last key and returns it with its value, or `None`. Atomic."""
+        return await self._engine.run(self._family.pop_last)
 
     async def compare_and_swap(self, key: _Buffer, expected: _Buffer | None, new: _Buffer | None) -> bool:
         """Sets `key` to `new` if its value is `expected`, and returns whether it was."""
@@ -251,9 +349,47 @@ class AsyncFamily:
         make = self._family.values
         return AsyncRows(self._engine, lambda: make(start, stop, prefix=prefix, reverse=reverse))
 
-    async def compact(self) -> None:
-        """Merges the tables."""
-        await self._engine.run(self._family.compact)
+    async def cursor(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        keys_only: bool = False,
+    ) -> AsyncCursor:
+        """Returns a cursor, which moves in both directions and seeks."""
+        make = lambda: self._family.cursor(start, stop, prefix=prefix, keys_only=keys_only)  # noqa: E731
+        return AsyncCursor(await self._engine.run(make), self._engine)
+
+    async def ingest_sorted(self, items: _Items) -> dict[str, int]:
+        """Adds pairs whose keys are in order, as tables, in one commit. An iterable is walked in a thread."""
+        return await self._engine.run(lambda: self._family.ingest_sorted(items))
+
+    async def sorted_writer(self) -> AsyncSortedRows:
+        """Begins tables that `commit` adds to the family: `async with await family.sorted_writer() as rows`."""
+        return AsyncSortedRows(await self._engine.run(self._family.sorted_writer), self._engine.run)
+
+    async def explain(self, key: _Buffer) -> dict[str, Any]:
+        """Explains what `get` of `key` does and returns."""
+        return await self._engine.run(lambda: self._family.explain(key))
+
+    async def explain_range(
+        self, start: _Buffer | None = None, stop: _Buffer | None = None, *, rows: int = 1000
+    ) -> dict[str, Any]:
+        """Explains a scan."""
+        return await self._engine.run(lambda: self._family.explain_range(start, stop, rows=rows))
+
+    async def change_options(self, **settings: Any) -> None:
+        """Changes settings of the family, which are stored."""
+        await self._engine.run(lambda: self._family.change_options(**settings))
+
+    async def change_options_until_close(self, **settings: Any) -> None:
+        """Changes settings of the family until the database is closed."""
+        await self._engine.run(lambda: self._family.change_options_until_close(**settings))
+
+    async def compact(self, start: _Buffer | None = None, stop: _Buffer | None = None) -> None:
+        """Merges the tables; with limits, those with keys between them."""
+        await self._engine.run(lambda: self._family.compact(start, stop))
 
     async def flush(self) -> None:
         """Writes what is in memory to tables."""
@@ -292,6 +428,33 @@ class AsyncDb(AsyncFamily):
         """Returns the family called `name`; creates it if there is none."""
         make = self._db.family_or_create
         return AsyncFamily(await self._engine.run(lambda: make(name, **options)), self._engine)
+
+    async def create_family(self, name: str, **options: Any) -> AsyncFamily:
+        """Creates a family."""
+        make = self._db.create_family
+        return AsyncFamily(await self._engine.run(lambda: make(name, **options)), self._engine)
+
+    async def rename_family(self, old: str, new: str) -> None:
+        """Renames a family."""
+        await self._engine.run(lambda: self._db.rename_family(old, new))
+
+    async def clone_family(self, source: str, new: str) -> AsyncFamily:
+        """Creates the family `new` with the rows and settings of `source`."""
+        return AsyncFamily(await self._engine.run(lambda: self._db.clone_family(source, new)), self._engine)
+
+    async def snapshot(self) -> AsyncSnapshot:
+        """Takes a snapshot: `async with await db.snapshot() as snapshot`. It shows the writes that were awaited."""
+        return AsyncSnapshot(await self._engine.run(self._db.snapshot), self._engine)
+
+    async def snapshot_at(self, seq: int) -> AsyncSnapshot:
+        """Takes a snapshot of the past, as of the commit with the sequence number `seq`."""
+        return AsyncSnapshot(await self._engine.run(lambda: self._db.snapshot_at(seq)), self._engine)
+
+    async def ingest(self, tables: Any, *, transfer: Literal["copy", "link", "move"] = "copy") -> dict[str, int]:
+        """Takes tables that builders wrote: see `tidesdb.Db.ingest`. Families are named, or those of this module."""
+        pairs = tables.items() if hasattr(tables, "items") else tables
+        named = [(of._family if isinstance(of, AsyncFamily) else of, list(paths)) for of, paths in pairs]
+        return await self._engine.run(lambda: self._db.ingest(named, transfer=transfer))
 
     async def drop_family(self, name: str) -> None:
         """Deletes a family with all its rows."""
@@ -338,6 +501,22 @@ class AsyncDb(AsyncFamily):
     async def stats(self) -> dict[str, Any]:
         """Statistics of the database, by name."""
         return await self._engine.run(self._db.stats)
+
+    async def diagnose(self) -> list[dict[str, Any]]:
+        """What is wrong, as far as the figures show it."""
+        return await self._engine.run(self._db.diagnose)
+
+    async def verify(self) -> dict[str, Any]:
+        """Reads and checks all files."""
+        return await self._engine.run(self._db.verify)
+
+    async def cancel_compactions(self) -> None:
+        """Stops merges that run."""
+        await self._engine.run(self._db.cancel_compactions)
+
+    async def backup(self, path: _Path) -> None:
+        """Makes a copy of the database in the new folder `path`, which shares no file with it."""
+        await self._engine.run(lambda: self._db.backup(path))
 
     async def checkpoint(self, path: _Path) -> None:
         """Makes a copy of the database in the new folder `path`."""
@@ -433,6 +612,494 @@ class AsyncRows(Generic[_T], AsyncIterator[_T]):
         self._release()
 
 
+class AsyncCursor:
+    """A position among the keys of a family, which moves in both directions and seeks: the calls of `tidesdb.Cursor`, to be awaited.
+
+    The calls that move it return whether it stands on a key. A call that is cancelled goes on, and the next one waits for it.
+    """
+
+    def __init__(self, cursor: tidesdb.Cursor, engine: Engine) -> None:
+        self._cursor, self._engine = cursor, engine
+
+    @property
+    def valid(self) -> bool:
+        """Whether it stands on a key."""
+        return self._cursor.valid
+
+    @property
+    def key(self) -> bytes | None:
+        """The key, or `None` if it stands on none."""
+        return self._cursor.key
+
+    @property
+    def expires(self) -> float | None:
+        """When the row expires, in seconds since 1970; `math.inf` = never."""
+        return self._cursor.expires
+
+    async def value(self) -> bytes | None:
+        """Returns the value, or `None` if it stands on no key."""
+        return await self._engine.run(lambda: self._cursor.value)
+
+    async def item(self) -> _Row:
+        """Returns the key and the value, or `None` if it stands on no key."""
+        return await self._engine.run(lambda: self._cursor.item)
+
+    async def first(self) -> bool:
+        """Moves to the first key."""
+        return await self._engine.run(self._cursor.first)
+
+    async def last(self) -> bool:
+        """Moves to the last key."""
+        return await self._engine.run(self._cursor.last)
+
+    async def seek(self, key: _Buffer) -> bool:
+        """Moves to the first key at or after `key`."""
+        return await self._engine.run(lambda: self._cursor.seek(key))
+
+    async def seek_for_prev(self, key: _Buffer) -> bool:
+        """Moves to the last key at or before `key`."""
+        return await self._engine.run(lambda: self._cursor.seek_for_prev(key))
+
+    async def next(self) -> bool:
+        """Moves to the next key."""
+        return await self._engine.run(self._cursor.next)
+
+    async def prev(self) -> bool:
+        """Moves to the previous key."""
+        return await self._engine.run(self._cursor.prev)
+
+    async def refresh(self) -> None:
+        """Moves to the newest state of the database; the position is lost."""
+        await self._engine.run(self._cursor.refresh)
+
+    async def aclose(self) -> None:
+        """Gives back the memory of the cursor."""
+        await _even_closed(self._engine, self._cursor.close)
+
+    async def __aenter__(self) -> AsyncCursor:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def _even_closed(engine: Engine, call: Callable[[], _T]) -> _T:
+    """Runs `call` in a thread, or here if the threads have ended."""
+    try:
+        future = engine.begin(call)
+    except tidesdb.Closed:
+        return call()
+    return await asyncio.shield(future)
+
+
+class AsyncSnapshot:
+    """One state of all families: the calls of `tidesdb.Snapshot`, to be awaited."""
+
+    def __init__(self, snapshot: tidesdb.Snapshot, engine: Engine) -> None:
+        self._snapshot, self._engine = snapshot, engine
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the newest commit that it shows."""
+        return self._snapshot.seq
+
+    @property
+    def sync_api(self) -> tidesdb.Snapshot:
+        """The snapshot for calls that are not to be awaited."""
+        return self._snapshot
+
+    async def get(
+        self, key: _Buffer, default: _T | None = None, *, family: _Where = None
+    ) -> bytes | _T | None:
+        """Returns the value of `key`, or `default`."""
+        value = await self._engine.run(lambda: self._snapshot.get(key, family=_place(family)))
+        return default if value is None else value
+
+    async def multi_get(self, keys: Iterable[_Buffer], *, family: _Where = None) -> list[bytes | None]:
+        """Returns the values of `keys`, with `None` for those that are missing."""
+        keys = list(keys)
+        return await self._engine.run(lambda: self._snapshot.multi_get(keys, family=_place(family)))
+
+    async def contains(self, key: _Buffer, *, family: _Where = None) -> bool:
+        """Returns whether `key` exists."""
+        return await self._engine.run(lambda: self._snapshot.contains(key, family=_place(family)))
+
+    async def multi_contains(self, keys: Iterable[_Buffer], *, family: _Where = None) -> list[bool]:
+        """Returns which of `keys` exist."""
+        keys = list(keys)
+        return await self._engine.run(lambda: self._snapshot.multi_contains(keys, family=_place(family)))
+
+    async def get_part(
+        self, key: _Buffer, offset: int = 0, length: int | None = None, *, family: _Where = None
+    ) -> bytes | None:
+        """Returns a part of the value of `key`, or `None`."""
+        return await self._engine.run(lambda: self._snapshot.get_part(key, offset, length, family=_place(family)))
+
+    async def expiry(self, key: _Buffer, *, family: _Where = None) -> float | None:
+        """Returns when the row of `key` expires, in seconds since 1970."""
+        return await self._engine.run(lambda: self._snapshot.expiry(key, family=_place(family)))
+
+    async def count(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        family: _Where = None,
+    ) -> int:
+        """Counts keys, by reading all of them."""
+        count = lambda: self._snapshot.count(start, stop, prefix=prefix, family=_place(family))  # noqa: E731
+        return await self._engine.run(count)
+
+    async def first(self, *, family: _Where = None) -> _Row:
+        """Returns the first key and its value, or `None`."""
+        return await self._engine.run(lambda: self._snapshot.first(family=_place(family)))
+
+    async def last(self, *, family: _Where = None) -> _Row:
+        """Returns the last key and its value, or `None`."""
+        return await self._engine.run(lambda: self._snapshot.last(family=_place(family)))
+
+    async def explain(self, key: _Buffer, *, family: _Where = None) -> dict[str, Any]:
+        """Explains what `get` of `key` does and returns."""
+        return await self._engine.run(lambda: self._snapshot.explain(key, family=_place(family)))
+
+    async def explain_range(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        rows: int = 1000,
+        family: _Where = None,
+    ) -> dict[str, Any]:
+        """Explains a scan."""
+        explain = self._snapshot.explain_range
+        return await self._engine.run(lambda: explain(start, stop, rows=rows, family=_place(family)))
+
+    async def cursor(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        keys_only: bool = False,
+        family: _Where = None,
+    ) -> AsyncCursor:
+        """Returns a cursor."""
+        make, place = self._snapshot.cursor, _place(family)
+        cursor = lambda: make(start, stop, prefix=prefix, keys_only=keys_only, family=place)  # noqa: E731
+        return AsyncCursor(await self._engine.run(cursor), self._engine)
+
+    def items(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        reverse: bool = False,
+        family: _Where = None,
+    ) -> AsyncRows[tuple[bytes, bytes]]:
+        """Iterates over pairs of a key and its value."""
+        make, place = self._snapshot.items, _place(family)
+        return AsyncRows(self._engine, lambda: make(start, stop, prefix=prefix, reverse=reverse, family=place))
+
+    def keys(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        reverse: bool = False,
+        family: _Where = None,
+    ) -> AsyncRows[bytes]:
+        """Iterates over keys."""
+        make, place = self._snapshot.keys, _place(family)
+        return AsyncRows(self._engine, lambda: make(start, stop, prefix=prefix, reverse=reverse, family=place))
+
+    def values(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        reverse: bool = False,
+        family: _Where = None,
+    ) -> AsyncRows[bytes]:
+        """Iterates over values."""
+        make, place = self._snapshot.values, _place(family)
+        return AsyncRows(self._engine, lambda: make(start, stop, prefix=prefix, reverse=reverse, family=place))
+
+    async def aclose(self) -> None:
+        """Lets go of the old versions of rows."""
+        await _even_closed(self._engine, self._snapshot.close)
+
+    async def __aenter__(self) -> AsyncSnapshot:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _place(family: _Where) -> tidesdb.Family | str | None:
+    return family._family if isinstance(family, AsyncFamily) else family
+
+
+class AsyncSortedRows:
+    """Rows that are added in the order of their keys: the calls of `tidesdb.SortedRows`, to be awaited one after the other.
+
+    The writer of a family ends with `commit`, and so does its `async with` block; a table builder ends with `finish`. An exception in the
+    block discards the rows.
+
+    A call that is cancelled may have added a part of its rows, and a thread may still add more. So the rows can only be discarded then: other
+    calls raise `Closed`, and so does the end of the block.
+    """
+
+    def __init__(
+        self,
+        rows: tidesdb.SortedWriter | tidesdb.TableBuilder,
+        run: Callable[[Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        self._rows, self._run = rows, run
+        self._ended = self._was_cancelled = False
+        # Calls that add rows now.
+        self._adding = 0
+
+    async def _add(self, call: Callable[[], None]) -> None:
+        self._check()
+        self._adding += 1
+        try:
+            await self._run(call)
+        except asyncio.CancelledError:
+            self._was_cancelled = True
+            raise
+        finally:
+            self._adding -= 1
+
+    def _check(self) -> None:
+        if self._was_cancelled:
+            raise tidesdb.Closed("a call that added rows was cancelled, and a part of them may be there: discard all")
+
+    def _check_end(self) -> None:
+        self._check()
+        if self._adding:
+            raise tidesdb.Busy("another task is adding rows")
+
+    async def put(
+        self, key: _Buffer, value: _Buffer, *, ttl: _Ttl | None = None, expires: _Expires | None = None
+    ) -> None:
+        """Adds a row."""
+        await self._add(lambda: self._rows.put(key, value, ttl=ttl, expires=expires))
+
+    async def put_many(
+        self, items: _Items, *, ttl: _Ttl | None = None, expires: _Expires | None = None
+    ) -> None:
+        """Adds all pairs of a mapping, or of an iterable of pairs, which is walked in a thread: one call for many rows."""
+        await self._add(lambda: self._rows.put_many(items, ttl=ttl, expires=expires))
+
+    async def put_file(self, key: _Buffer, file: _File, *, expires: _Expires | None = None) -> None:
+        """Adds a row whose value is read from a binary file, in a thread."""
+        await self._add(lambda: self._rows.put_file(key, file, expires=expires))
+
+    async def delete(self, key: _Buffer) -> None:
+        """Adds that `key` is deleted."""
+        await self._add(lambda: self._rows.delete(key))
+
+    async def delete_range(self, start: _Buffer | None, stop: _Buffer | None) -> None:
+        """Adds that older keys from `start` up to, and without, `stop` are deleted."""
+        await self._add(lambda: self._rows.delete_range(start, stop))
+
+    async def merge(self, key: _Buffer, operand: _Buffer | int) -> None:
+        """Adds an operand of the merge operator for `key`."""
+        await self._add(lambda: self._rows.merge(key, operand))
+
+    async def commit(self) -> dict[str, int]:
+        """Adds the rows to the family, as one commit: see `tidesdb.SortedWriter.commit`."""
+        if not isinstance(self._rows, tidesdb.SortedWriter):
+            raise TypeError("a table builder ends with finish()")
+        self._check_end()
+        self._ended = True
+        taken: dict[str, int] = await self._run(self._rows.commit)
+        return taken
+
+    async def finish(self) -> list[Path]:
+        """Completes the tables of a builder, and returns their paths: see `tidesdb.TableBuilder.finish`."""
+        if not isinstance(self._rows, tidesdb.TableBuilder):
+            raise TypeError("the writer of a family ends with commit()")
+        self._check_end()
+        self._ended = True
+        paths: list[Path] = await self._run(self._rows.finish)
+        return paths
+
+    async def discard(self) -> None:
+        """Removes the files that were written."""
+        self._ended = True
+        await asyncio.to_thread(self._rows.discard)
+
+    async def __aenter__(self) -> AsyncSortedRows:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if kind is None and isinstance(self._rows, tidesdb.SortedWriter) and not self._was_cancelled:
+            await self.commit()
+            return
+        await self.discard()
+        if kind is None:
+            self._check()
+
+
+class AsyncReader:
+    """Reads a database that another process has open for writing: the calls of `tidesdb.Reader`, to be awaited.
+
+    A view is an `AsyncDb` for reading, with threads of its own once they are needed: close it.
+    """
+
+    def __init__(self, reader: tidesdb.Reader, threads: int) -> None:
+        self._reader, self._threads = reader, threads
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the newest commit that the newest view shows."""
+        return self._reader.seq
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._reader.closed
+
+    def view(self) -> AsyncDb:
+        """Returns the newest view that `refresh` made, or the first one."""
+        return AsyncDb(self._reader.view(), Engine(self._threads, False))
+
+    async def refresh(self) -> AsyncDb:
+        """Makes a view of the database as it is now, and returns it."""
+        return AsyncDb(await _in_thread(self._reader.refresh), Engine(self._threads, False))
+
+    async def writer_figures(self) -> dict[str, Any] | None:
+        """Returns the figures of the process that writes the database."""
+        return await _in_thread(self._reader.writer_figures)
+
+    async def close(self) -> None:
+        """Closes the reader. Its views stay usable until they are closed."""
+        await _in_thread(self._reader.close)
+
+    async def __aenter__(self) -> AsyncReader:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _until_cancelled(
+    progress: Callable[[int, int], object] | None, call: Callable[[Callable[[int, int], object]], _T]
+) -> _T:
+    """Runs a call with a progress in a thread. If the task is cancelled, or its coroutine is closed, the call ends with its next piece."""
+    cancelled = False
+
+    def show(done: int, total: int) -> None:
+        if cancelled:
+            raise asyncio.CancelledError
+        if progress is not None:
+            progress(done, total)
+
+    try:
+        return await _in_thread(lambda: call(show))
+    except BaseException:
+        cancelled = True
+        raise
+
+
+class AsyncBackups:
+    """Backups of databases in a folder: the calls of `tidesdb.Backups`, to be awaited. A task that is cancelled ends `create`, `verify`, `restore` and
+    `prove` soon; the other calls go on."""
+
+    def __init__(self, path: _Path, *, must_exist: bool = False) -> None:
+        self._backups = tidesdb.Backups(path, must_exist=must_exist)
+
+    async def create(
+        self,
+        db: AsyncDb | tidesdb.Db,
+        *,
+        prove: _Path | None = None,
+        bytes_per_second: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> dict[str, Any]:
+        """Makes a generation of `db`. `progress(bytes_done, bytes_total)` is called in a thread."""
+        of = db._db if isinstance(db, AsyncDb) else db
+        create = self._backups.create
+        return await _until_cancelled(
+            progress,
+            lambda show: create(of, prove=prove, bytes_per_second=bytes_per_second, progress=show),
+        )
+
+    async def list(self) -> _Dicts:
+        """Returns all generations, by number."""
+        return await _in_thread(self._backups.list)
+
+    async def verify(
+        self, number: int, *, bytes_per_second: int = 0, progress: Callable[[int, int], object] | None = None
+    ) -> dict[str, Any]:
+        """Reads all bytes of a generation and compares them with their checksums."""
+        return await _until_cancelled(
+            progress,
+            lambda show: self._backups.verify(number, bytes_per_second=bytes_per_second, progress=show),
+        )
+
+    async def restore(
+        self,
+        number: int,
+        path: _Path,
+        *,
+        bytes_per_second: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Restores a generation to `path`, a new or empty folder."""
+        await _until_cancelled(
+            progress,
+            lambda show: self._backups.restore(number, path, bytes_per_second=bytes_per_second, progress=show),
+        )
+
+    async def prove(
+        self,
+        number: int,
+        scratch: _Path,
+        *,
+        bytes_per_second: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Restores a generation to the folder `scratch`, opens it, reads each row, and removes it again."""
+        prove = self._backups.prove
+        return await _until_cancelled(
+            progress,
+            lambda show: prove(
+                number, scratch, bytes_per_second=bytes_per_second, progress=show, **options
+            ),
+        )
+
+    async def delete(self, number: int) -> None:
+        """Deletes a generation, and what no other one needs."""
+        await _in_thread(lambda: self._backups.delete(number))
+
+    async def prune(
+        self, *, keep_last: int = 0, keep_younger: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """Deletes the generations that no rule keeps."""
+        return await _in_thread(lambda: self._backups.prune(keep_last=keep_last, keep_younger=keep_younger))
+
+    async def repair(self) -> _Dicts:
+        """Makes a damaged or missing index again."""
+        return await _in_thread(self._backups.repair)
+
+
 class AsyncBatch:
     """Writes that are committed together at the end of the block, or discarded if it ends with an exception.
 
@@ -493,6 +1160,10 @@ class AsyncBatch:
     def merge(self, key: _Buffer, operand: _Buffer | int, *, family: _Where = None) -> None:
         """Combines the value of `key` with `operand`."""
         self._writes.append(Write.merge(self._in(family), key, operand))
+
+    def append(self, other: AsyncBatch) -> None:
+        """Appends the writes of another batch behind those of this one. The other batch keeps them."""
+        self._writes += other._writes
 
     def clear(self) -> None:
         """Discards what is in the batch."""
@@ -584,13 +1255,135 @@ class AsyncTransaction:
         else:
             tx.put(key, value, ttl=ttl, expires=expires, family=handle)
 
+    async def contains(
+        self, key: _Buffer, *, family: AsyncFamily | None = None, tracked: bool = True
+    ) -> bool:
+        """Returns whether `key` exists."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.contains(key, family=handle, tracked=tracked))
+
+    async def multi_contains(
+        self, keys: Iterable[_Buffer], *, family: AsyncFamily | None = None
+    ) -> list[bool]:
+        """Returns which of `keys` exist."""
+        tx, handle, keys = self._tx, _handle(family), list(keys)
+        return await self._run(lambda: tx.multi_contains(keys, family=handle))
+
+    async def get_part(
+        self, key: _Buffer, offset: int = 0, length: int | None = None, *, family: AsyncFamily | None = None
+    ) -> bytes | None:
+        """Returns a part of the value of `key`, or `None`."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.get_part(key, offset, length, family=handle))
+
+    async def expiry(self, key: _Buffer, *, family: AsyncFamily | None = None) -> float | None:
+        """Returns when the row of `key` expires, in seconds since 1970."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.expiry(key, family=handle))
+
+    async def count(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        family: AsyncFamily | None = None,
+    ) -> int:
+        """Counts keys, by reading all of them, which then count as read."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.count(start, stop, prefix=prefix, family=handle))
+
+    async def first(self, *, family: AsyncFamily | None = None) -> _Row:
+        """Returns the first key and its value, or `None`."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.first(family=handle))
+
+    async def last(self, *, family: AsyncFamily | None = None) -> _Row:
+        """Returns the last key and its value, or `None`."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.last(family=handle))
+
+    async def cursor(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        keys_only: bool = False,
+        family: AsyncFamily | None = None,
+    ) -> AsyncCursor:
+        """Returns a cursor over the rows as the transaction sees them when it is made."""
+        make, handle = self._tx.cursor, _handle(family)
+        cursor = lambda: make(start, stop, prefix=prefix, keys_only=keys_only, family=handle)  # noqa: E731
+        return AsyncCursor(await self._run(cursor), self._db._engine)
+
+    async def pop(self, key: _Buffer, *, family: AsyncFamily | None = None) -> bytes | None:
+        """Deletes `key` and returns its value, or `None`."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.pop(key, None, family=handle))
+
+    async def replace(
+        self, key: _Buffer, value: _Buffer, *, family: AsyncFamily | None = None
+    ) -> bytes | None:
+        """Sets `key` to `value` and returns what it was, or `None`."""
+        tx, handle = self._tx, _handle(family)
+        return await self._run(lambda: tx.replace(key, value, family=handle))
+
+    async def put_many(
+        self,
+        items: _Items,
+        *,
+        ttl: _Ttl | None = None,
+        expires: _Expires | None = None,
+        family: AsyncFamily | None = None,
+    ) -> None:
+        """Puts all pairs of a mapping, or of an iterable of pairs, which is walked in a thread."""
+        tx, handle = self._tx, _handle(family)
+        await self._run(lambda: tx.put_many(items, ttl=ttl, expires=expires, family=handle))
+
+    async def _change(self, change: Callable[[], None]) -> None:
+        """Changes the transaction, in memory: here, unless a thread uses it."""
+        if self._calls:
+            await self._run(change)
+        else:
+            change()
+
     async def delete(self, key: _Buffer, *, family: AsyncFamily | None = None) -> None:
         """Deletes `key`."""
         tx, handle = self._tx, _handle(family)
-        if self._calls:
-            await self._run(lambda: tx.delete(key, family=handle))
-        else:
-            tx.delete(key, family=handle)
+        await self._change(lambda: tx.delete(key, family=handle))
+
+    async def single_delete(self, key: _Buffer, *, family: AsyncFamily | None = None) -> None:
+        """Deletes a key that was put at most once since its last delete."""
+        tx, handle = self._tx, _handle(family)
+        await self._change(lambda: tx.single_delete(key, family=handle))
+
+    async def delete_range(
+        self, start: _Buffer | None, stop: _Buffer | None, *, family: AsyncFamily | None = None
+    ) -> None:
+        """Deletes the keys from `start` up to, and without, `stop`."""
+        tx, handle = self._tx, _handle(family)
+        await self._change(lambda: tx.delete_range(start, stop, family=handle))
+
+    async def delete_prefix(self, prefix: _Buffer, *, family: AsyncFamily | None = None) -> None:
+        """Deletes the keys that begin with `prefix`."""
+        tx, handle = self._tx, _handle(family)
+        await self._change(lambda: tx.delete_prefix(prefix, family=handle))
+
+    async def savepoint(self) -> tidesdb.Savepoint:
+        """Makes a savepoint for `rollback_to`."""
+        tx = self._tx
+        return await self._run(tx.savepoint) if self._calls else tx.savepoint()
+
+    async def rollback_to(self, savepoint: tidesdb.Savepoint) -> None:
+        """Undoes the writes since `savepoint`."""
+        tx = self._tx
+        await self._change(lambda: tx.rollback_to(savepoint))
+
+    async def release(self, savepoint: tidesdb.Savepoint) -> None:
+        """Forgets a savepoint; its writes stay."""
+        tx = self._tx
+        await self._change(lambda: tx.release(savepoint))
 
     async def merge(self, key: _Buffer, operand: _Buffer | int, *, family: AsyncFamily | None = None) -> None:
         """Combines the value of `key` with `operand`."""
@@ -608,6 +1401,34 @@ class AsyncTransaction:
     ) -> AsyncRows[tuple[bytes, bytes]]:
         """Iterates over pairs of a key and its value. What was fetched counts as read."""
         make, handle = self._tx.items, _handle(family)
+        rows = lambda: make(start, stop, prefix=prefix, reverse=reverse, family=handle)  # noqa: E731
+        return AsyncRows(self._db._engine, rows)
+
+    def keys(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        reverse: bool = False,
+        family: AsyncFamily | None = None,
+    ) -> AsyncRows[bytes]:
+        """Iterates over keys. What was fetched counts as read."""
+        make, handle = self._tx.keys, _handle(family)
+        rows = lambda: make(start, stop, prefix=prefix, reverse=reverse, family=handle)  # noqa: E731
+        return AsyncRows(self._db._engine, rows)
+
+    def values(
+        self,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
+        *,
+        prefix: _Buffer | None = None,
+        reverse: bool = False,
+        family: AsyncFamily | None = None,
+    ) -> AsyncRows[bytes]:
+        """Iterates over values. What was fetched counts as read."""
+        make, handle = self._tx.values, _handle(family)
         rows = lambda: make(start, stop, prefix=prefix, reverse=reverse, family=handle)  # noqa: E731
         return AsyncRows(self._db._engine, rows)
 

@@ -11,5 +11,6 @@ pub mod seal;
 pub mod base;
 pub mod calls;
 mod search;
+pub mod foreign;
 pub mod targets;
 pub mod corpus;

@@ -56,12 +56,11 @@ fn segment(data: &[u8]) -> (SegmentHeader, Vec<u8>) {
 /// Adds the header of a record with `body` bytes at `at`. `what` says whether it is valid, what it states, and its kind.
 fn add(segment: &SegmentHeader, file: &mut [u8], at: u64, body: u64, what: u8) {
     let seq = segment.seq_at(at);
-    let kinds = [RecordKind::Commit, RecordKind::Pad, RecordKind::Seal, RecordKind::Refused];
     let stated = if what & 8 == 0 { 0 } else { seq };
     let record = RecordHeader {
         seq,
         body_len: body as u32,
-        kind: kinds[usize::from(what >> 1) % 4],
+        kind: RecordKind::ALL[usize::from(what >> 1) % RecordKind::ALL.len()],
         ops: 1,
         complete: stated,
         synced: if what & 16 == 0 { 0 } else { stated },

@@ -10,11 +10,12 @@ use tidesdb::internals::sst::{Table, TableContext, TableCursor, TableMeta};
 use tidesdb::internals::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
 use tidesdb::internals::version::Change;
 use tidesdb::internals::vlog::{VlogPointer, VlogSet};
-use tidesdb::{Comparator, Db, Error, FamilyStats, RecoveryMode, TreeStats};
+use tidesdb::{Comparator, Db, Error, Family, FamilyStats, Ingest, RecoveryMode, TreeStats};
 use tidesdb_io::sim::{self, SimDisk};
 use tidesdb_io::{Dir, Env};
 
 use super::base::{Base, options};
+use super::foreign::{self, FOLDER};
 use super::seal;
 use crate::world::PATH;
 
@@ -33,7 +34,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "manifest", run: manifest, seeds: manifest_seeds },
     Target { name: "current", run: current, seeds: current_seeds },
     Target { name: "names", run: names, seeds: names_seeds },
@@ -41,6 +42,8 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "merge", run: merge, seeds: table_seeds },
     Target { name: "vlog", run: vlog, seeds: vlog_seeds },
     Target { name: "log", run: log, seeds: log_seeds },
+    Target { name: "ingest", run: ingest, seeds: foreign::tables },
+    Target { name: "taking", run: taking, seeds: taking_seeds },
     Target { name: "figures", run: figures, seeds: figures_seeds },
     Target { name: "search", run: super::search::run, seeds: super::search::seeds },
     Target { name: "ini", run: tidesdb_capi::fuzz::ini, seeds: ini_seeds },
@@ -211,9 +214,8 @@ pub fn open_table(data: &[u8]) -> Option<Arc<Table>> {
     disk.log_ops(false);
     let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
     disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).ok()?;
-    // Index and filter are resident if they are mapped or fit into memory. Otherwise every search reads partitions.
-    let context =
-        TableContext::new(&dir, &Memory::new(0), if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
+    // Index and filter are resident if they fit into memory. Otherwise every search reads partitions.
+    let context = TableContext::new(&dir, &Memory::new(0), if choice & 4 == 0 { 0 } else { 1 << 20 });
     clean(Table::open(&context, &table_order(*choice), Arc::new(meta)))
 }
 
@@ -363,6 +365,95 @@ fn log(data: &[u8]) {
 
 fn log_seeds() -> Vec<(String, Vec<u8>)> {
     super::corpus::segments()
+}
+
+/// Tests a table that was built outside of a database, in its short form, with its value log.
+fn ingest(data: &[u8]) {
+    take_table(data);
+}
+
+/// Has a database take a table in its short form, with its value log: it is refused and nothing changes, or its rows read back. Returns how
+/// many it has.
+pub fn take_table(data: &[u8]) -> Option<u64> {
+    let (choice, table, values) = foreign::files(data)?;
+    let (env, disk, _clock) = sim::env(3);
+    disk.log_ops(false);
+    env.disk.open_dir(FOLDER.as_ref(), true).ok()?;
+    let db = options(&env).default_family(foreign::family(choice)).open().ok()?;
+    let family = db.default_family();
+    let old = [("a", "old"), ("key05", "old"), ("z", "old")];
+    if old.iter().any(|(key, value)| db.put(key, value).is_err()) || db.flush().is_err() {
+        return None;
+    }
+    let path = format!("{FOLDER}/t.klog");
+    if disk.write_file(&path, &table).is_err()
+        || (!values.is_empty() && disk.write_file(format!("{path}.vlog"), &values).is_err())
+    {
+        return None;
+    }
+    let (before, files) = (sound(family), disk.file_names(PATH).unwrap_or_default());
+    let taking = Ingest::new().tables(family, [&path]);
+    let taking = if choice & 2 == 0 { taking } else { taking.linking() };
+    let Some(taken) = clean(db.ingest(&taking)) else {
+        assert_eq!(sound(family), before, "a refused table changed rows");
+        let mut now = disk.file_names(PATH).unwrap_or_default();
+        now.retain(|name| !files.contains(name) && !name.ends_with(".wal"));
+        assert!(now.is_empty(), "a refused table left files: {now:?}");
+        return None;
+    };
+    let rows = sound(family);
+    assert!(rows.len() as u64 <= before.len() as u64 + taken.rows, "more rows than the table has");
+    assert_sound(db.flush().and_then(|()| db.put("new", "row")));
+    assert_sound(db.delete("new"));
+    assert_eq!(sound(family), rows, "a flush changed rows");
+    assert_sound(db.compact());
+    assert_eq!(sound(family), rows, "a merge changed rows");
+    let report = assert_sound(db.verify());
+    assert!(report.is_ok(), "a table was taken, and is damaged: {report}");
+    assert_sound(db.close());
+    let db = assert_sound(options(&env).default_family(foreign::family(choice)).open());
+    assert_eq!(sound(db.default_family()), rows, "an open changed rows");
+    Some(taken.rows)
+}
+
+/// A result that no checked table may spoil.
+fn assert_sound<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|e| panic!("what was checked is damaged: {e}"))
+}
+
+/// All rows, which a scan in either direction and gets show alike.
+fn sound(family: &Family) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let pair = |row| {
+        let (key, value): (tidesdb::Slice, tidesdb::Slice) = assert_sound(row);
+        (key.into_vec(), value.into_vec())
+    };
+    let rows: Vec<_> = assert_sound(family.iter()).map(pair).collect();
+    let mut back: Vec<_> = assert_sound(family.iter()).rev().map(pair).collect();
+    back.reverse();
+    assert_eq!(rows, back, "a scan backwards shows other rows");
+    for (key, value) in rows.iter().take(ROWS_MAX) {
+        let found = assert_sound(family.get(key)).map(tidesdb::Slice::into_vec);
+        assert_eq!(
+            found.as_ref(),
+            Some(value),
+            "a get of {:?} shows another value",
+            key.escape_ascii().to_string()
+        );
+    }
+    rows
+}
+
+/// Tests the body of a record that takes tables, after a byte that selects the recovery mode.
+fn taking(data: &[u8]) {
+    let Some((choice, body)) = data.split_first() else { return };
+    let Some(disk) = foreign::taking().with(body) else { return };
+    let modes = [RecoveryMode::Tail, RecoveryMode::PointInTime, RecoveryMode::Salvage, RecoveryMode::Strict];
+    exercise(&on(disk), modes[usize::from(*choice) % 4]);
+}
+
+fn taking_seeds() -> Vec<(String, Vec<u8>)> {
+    let input = |mode: u8| [&[mode][..], foreign::taking().body()].concat();
+    vec![("tail".into(), input(0)), ("salvage".into(), input(2))]
 }
 
 fn ini_seeds() -> Vec<(String, Vec<u8>)> {

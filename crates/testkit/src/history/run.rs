@@ -195,7 +195,7 @@ impl Runner<'_> {
                 db.wal_segment_bytes = 32 << 10;
                 db.wal_bytes_max = 128 << 10;
                 db.disk_free_min = 0;
-                (db.mmap_reads, db.mmap_wal) = (o.mapped, o.mapped);
+                db.mmap_wal = o.mapped;
             })
     }
 

@@ -131,7 +131,7 @@ impl<'l> Load<'l> {
                 StatValue::Number(n) => Some((info.name.strip_prefix("memory_")?.strip_suffix("_bytes")?, n)),
                 _ => None,
             })
-            .filter(|(name, _)| *name != "limit")
+            .filter(|(name, _)| !["limit", "shared"].contains(name))
             .collect();
         let sum = parts.iter().map(|(_, n)| n).sum::<u64>();
         let anon = sum.clamp(before.min(after), before.max(after));

@@ -60,6 +60,7 @@ pub(crate) fn runner() -> ExitCode {
         all.parts += answers.parts;
         all.reopens += answers.reopens;
         all.views += answers.views;
+        all.taken += answers.taken;
     }
     let figures = [
         ("configs", configs),
@@ -69,6 +70,7 @@ pub(crate) fn runner() -> ExitCode {
         ("levels", all.levels),
         ("reopens", all.reopens),
         ("views", all.views),
+        ("taken", all.taken),
         ("violations", violations + different),
         ("seed", seed),
     ];
@@ -79,6 +81,7 @@ pub(crate) fn runner() -> ExitCode {
         ("levels", 4),
         ("reopens", configs),
         ("views", length / 200),
+        ("taken", configs * length / 2000),
     ];
     let floors = if case.is_some() || configs == 0 { &[][..] } else { &floors };
     exit(finish("T15", &figures, floors))

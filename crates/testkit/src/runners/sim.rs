@@ -123,6 +123,7 @@ mod simulated {
             ("merges", figures.merges),
             ("moved", figures.moved),
             ("recoveries", figures.recoveries),
+            ("generations", figures.generations),
         ];
         println!("{}", line("sim", &counted));
         match &violation {

@@ -9,7 +9,7 @@ use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SimDisk, errno};
 use tidesdb_sync::scheduler;
 
 use super::ledger::{Found, Rows, values};
-use super::plan::{PATH, Weather};
+use super::plan::{Backing, PATH, Weather};
 use super::store::Shaky;
 use super::world::{Capture, Tracked, World, lock, rows};
 use crate::model::{FamilyNo, listed};
@@ -22,11 +22,11 @@ const NAMES: [&str; 10] = ["a", "A", "a.b", "a.b.c", "a/b", "../a", "000001.klog
 /// Calls that read files beside a close.
 const CLOSING_CALLS: u64 = 12;
 
-fn rng_of(world: &World, who: u64) -> Rng {
+pub(super) fn rng_of(world: &World, who: u64) -> Rng {
     Rng::new(world.plan.seed.wrapping_mul(1000) + 500 + who)
 }
 
-fn pause(world: &World, rng: &mut Rng) {
+pub(super) fn pause(world: &World, rng: &mut Rng) {
     world.env.clock.sleep(Duration::from_micros(1 << rng.below(17)));
 }
 
@@ -112,7 +112,7 @@ pub(super) fn change_catalog(world: &World) {
 
 /// Returns a name for a new family: often one that looks like another name, or that a dropped family had.
 fn free_name(world: &World, rng: &mut Rng, made: u64) -> String {
-    let known: Vec<String> = world.all_families().iter().map(|t| lock(&t.name).clone()).collect();
+    let known = names_of(&world.all_families());
     let mut free = NAMES.iter().filter(|name| !known.iter().any(|known| known == *name));
     let n = free.clone().count() as u64;
     let name = if n > 0 && rng.one_in(2) { free.nth(rng.below(n) as usize) } else { None };
@@ -142,7 +142,10 @@ fn clone(world: &World, t: &Arc<Tracked>, name: String) {
     scheduler::note("clone", t.no as u64, &format!("{source} to {name}"));
     let Some(clone) = judged(world, "a clone", world.db.clone_family(&source, &name), &[]) else { return };
     let after = world.db.snapshot().seq();
-    let Some(rows) = judged(world, "a scan of a clone", rows(&clone), &[]) else { return };
+    let Some(rows) = judged(world, "a scan of a clone", rows(&clone), &[]) else {
+        judged(world, "a drop of a clone", world.db.drop_family(&name), &[]); // nobody knows it, and its name stays free
+        return;
+    };
     world.read("a clone", t.no, (before, after), from, Found::All(values(&rows)));
     let no = world.add(clone, name, rows);
     lock(&world.ledger).note_clone(no);
@@ -156,6 +159,9 @@ pub(super) fn control(world: &World) {
         if world.working.load(SeqCst) == 0 || world.stops() {
             if let Some(store) = &world.store {
                 store.set_down(false);
+            }
+            if let Some(shelf) = &world.shelf {
+                shelf.set_down(false);
             }
             return;
         }
@@ -184,6 +190,9 @@ pub(super) fn control(world: &World) {
         if let (Some(store), Some(copying)) = (&world.store, world.plan.copying) {
             store.set_down(copying.fails && rng.one_in(2));
         }
+        if let (Some(shelf), Some(Backing::Failing)) = (&world.shelf, world.plan.backing) {
+            shelf.set_down(rng.one_in(2));
+        }
     }
 }
 
@@ -205,11 +214,16 @@ pub(super) fn follow(world: &World) {
 /// Opens a reader beside the writer, or lets it see what is new, and reads all families.
 fn look(world: &World, reader: &mut Option<Reader>) {
     let opened = match reader {
-        None => Db::options(PATH).env(world.env.clone()).comparator(listed()).open_reader().map(|opened| {
-            let view = opened.view();
-            *reader = Some(opened);
-            view
-        }),
+        None => Db::options(PATH)
+            .env(world.env.clone())
+            .memory_limit(64 << 20)
+            .comparator(listed())
+            .open_reader()
+            .map(|opened| {
+                let view = opened.view();
+                *reader = Some(opened);
+                view
+            }),
         Some(reader) => reader.refresh(),
     };
     let Some(view) = judged(world, "a reader beside the writer", opened, &[]) else { return };
@@ -298,9 +312,14 @@ fn capture(world: &World, rng: &mut Rng) {
     }
 }
 
+/// The names of families now.
+pub(super) fn names_of(families: &[Arc<Tracked>]) -> Vec<String> {
+    families.iter().map(|t| lock(&t.name).clone()).collect()
+}
+
 /// Returns those of `families` that still have the names that they had before a copy was made. A family that was dropped or renamed
 /// meanwhile may or may not be in the copy, under either name.
-fn still_named(families: &[Arc<Tracked>], names: Vec<String>) -> Vec<(FamilyNo, String)> {
+pub(super) fn still_named(families: &[Arc<Tracked>], names: Vec<String>) -> Vec<(FamilyNo, String)> {
     let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
     let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
     still.map(|(t, name)| (t.no, name)).collect()
@@ -309,7 +328,7 @@ fn still_named(families: &[Arc<Tracked>], names: Vec<String>) -> Vec<(FamilyNo, 
 fn checkpoint(world: &World, path: &str) {
     let least = world.acked();
     let families = world.all_families();
-    let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
+    let names = names_of(&families);
     let Some(()) = judged(world, "a checkpoint", world.db.checkpoint(path), &families) else { return };
     let families = still_named(&families, names);
     let what = "a checkpoint".to_owned();
@@ -329,7 +348,7 @@ fn checkpoint(world: &World, path: &str) {
 fn upload(world: &World, store: &Shaky) {
     let (least, failed) = (world.acked(), store.failures());
     let families = world.all_families();
-    let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
+    let names = names_of(&families);
     let done = world.db.upload();
     if done.is_err() && store.failures() > failed {
         return;

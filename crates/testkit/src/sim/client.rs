@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidesdb::{Cursor, Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
 
 use super::ledger::{Change, Found, Op, Row, may_expire};
+use super::tables::{self, Part, Turn};
 use super::vain::Place;
 use super::world::{Tracked, World};
 use crate::model::{FamilyNo, moment};
@@ -90,7 +91,9 @@ impl<'a> Client<'a> {
     fn step(&mut self) {
         let plan = &self.world.plan;
         match self.rng.below(100) {
-            0..42 => self.write(),
+            0..39 => self.write(),
+            39..42 if plan.has("ingest") => self.ingest(),
+            39..42 => self.write(),
             42..60 => self.get(),
             60..64 => self.multi_get(),
             64..72 if plan.has("scans") => self.scan(),
@@ -170,13 +173,19 @@ impl<'a> Client<'a> {
         (from, until)
     }
 
-    /// Returns some families and operations on them.
-    fn ops(&mut self) -> (Vec<Arc<Tracked>>, Vec<Op>) {
+    /// Returns at most `max` families.
+    fn targets(&mut self, max: u64) -> Vec<Arc<Tracked>> {
         let mut targets: Vec<Arc<Tracked>> = Vec::new();
-        for _ in 0..1 + self.rng.below(3) {
+        for _ in 0..1 + self.rng.below(max) {
             let more = self.pick().filter(|t| !targets.iter().any(|other| other.no == t.no));
             targets.extend(more);
         }
+        targets
+    }
+
+    /// Returns some families and operations on them.
+    fn ops(&mut self) -> (Vec<Arc<Tracked>>, Vec<Op>) {
+        let targets = self.targets(3);
         let mut ops = Vec::new();
         for t in &targets {
             for _ in 0..1 + self.rng.below(4) {
@@ -232,6 +241,9 @@ impl<'a> Client<'a> {
     /// Commits until the database is closed, at most some times.
     pub(super) fn write_until_closed(mut self) {
         for _ in 0..CLOSING_WRITES {
+            if self.rng.one_in(8) && self.world.plan.has("ingest") {
+                self.ingest();
+            }
             let (targets, ops) = self.ops();
             if !ops.is_empty() && self.write_ops(&targets, &ops).is_none() {
                 return;
@@ -280,6 +292,35 @@ impl<'a> Client<'a> {
         };
         self.note_singles(ops, seq.is_some());
         seq
+    }
+
+    /// Builds tables of one or two families, and has one commit take them.
+    fn ingest(&mut self) {
+        let world = self.world;
+        let Some(_turn) = Turn::of(world) else { return };
+        let targets = self.targets(2);
+        let mut parts = Vec::new();
+        for t in &targets {
+            for _ in 0..1 + self.rng.below(2) {
+                let rows = if self.rng.one_in(4) { KEYS } else { 1 + self.rng.below(6) };
+                let ops = (0..rows).map(|_| self.op(t)).filter(|op| is_fit(op, t)).collect();
+                parts.extend(Part::new(t, ops));
+            }
+        }
+        if self.rng.one_in(2) {
+            parts.reverse();
+        }
+        if parts.is_empty() {
+            return;
+        }
+        self.written += 1;
+        let (stem, (options, full)) = (format!("{}-{}", self.who, self.written), self.options());
+        let rng = &mut self.rng;
+        let take = || tables::take(world, rng, &stem, &parts, options);
+        if world.commit("an ingest", tables::ops(&parts), &targets, full, take).is_some() {
+            let (t, key) = tables::one_of(&parts, &mut self.rng);
+            self.get_key(&t, key);
+        }
     }
 
     /// A value or a batch of megabytes.

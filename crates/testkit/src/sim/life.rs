@@ -7,18 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, MemoryStore, ObjectStore, SyncMode, Transaction, WriteOptions};
+use tidesdb::backup::Backups;
+use tidesdb::{Db, Error, Family, Isolation, MemoryStore, ObjectStore, SyncMode, Transaction, WriteOptions};
 use tidesdb_io::sim::{Habits, Image, SimDisk, Starts, scheduled_on};
 use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
 
 use super::Figures;
+use super::backups::{self, Shelf, Shelved};
 use super::client::Client;
 use super::ledger::{Change, Op, Row, Rows};
 use super::plan::{PATH, Plan};
 use super::store::Shaky;
+use super::tables::{self, Part, Turn};
 use super::world::{Capture, World, lock, rows};
-use super::{admin, ledger};
+use super::{admin, ledger, neighbour};
 use crate::isolation::{self, Record, Writes};
 use crate::model::{FamilyNo, wall_millis};
 use crate::rng::Rng;
@@ -38,9 +41,16 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     let starts_fail = Arc::new(AtomicBool::new(false));
     let db_env = scarce(&env, plan.seed, &starts_fail);
     let store = plan.copying.map(|_| Arc::new(Shaky::new(MemoryStore::default(), Arc::clone(&env.clock))));
-    let db = plan.open(&db_env, PATH, as_store(&store)).map_err(|e| format!("the first open: {e}"))?;
+    let resources = plan.resources(&db_env).map_err(|e| format!("resources: {e}"))?;
+    let db = plan.open_with(&db_env, PATH, as_store(&store), resources.as_ref());
+    let db = db.map_err(|e| format!("the first open: {e}"))?;
     starts_fail.store(plan.starts_fail, SeqCst);
     let mut world = World::new(plan, db, env, (disk, clock, store));
+    world.resources = resources;
+    world.shelf = plan.backing.map(|_| {
+        let store = Shaky::new(MemoryStore::default(), Arc::clone(&world.env.clock));
+        Shelf::new(store, &world.env)
+    });
     for n in 0..plan.families as usize {
         let name = format!("f{n}");
         let family = world.db.create_family(&name, plan.family(n)).map_err(|e| format!("a create: {e}"))?;
@@ -88,7 +98,7 @@ fn work(world: &World) -> Option<Vec<Record>> {
     let records = Mutex::new(Some(Vec::new()));
     let (clients, isolated) = (plan.clients, plan.isolated);
     world.working.store((clients + isolated) as usize, SeqCst);
-    let roles = clients + isolated + 3;
+    let roles = clients + isolated + 6;
     world.env.threads.run_together("client", roles as usize, &|n| {
         let n = n as u64;
         match n {
@@ -99,7 +109,17 @@ fn work(world: &World) -> Option<Vec<Record>> {
             2 => {}
             3 if plan.has_readers() => admin::follow(world),
             3 => {}
-            _ if n < 4 + clients => {
+            4 | 5 => match &world.shelf {
+                Some(shelf) if n == 4 => backups::back_up(world, shelf),
+                Some(shelf) => backups::clear_up(world, shelf),
+                None => {}
+            },
+            6 => {
+                if let Some(resources) = &world.resources {
+                    neighbour::live(world, resources);
+                }
+            }
+            _ if n < 7 + clients => {
                 let _working = Working(world);
                 Client::new(world, n).run();
             }
@@ -141,7 +161,21 @@ fn run_isolated(world: &World, n: u64) -> tidesdb::Result<Vec<Record>> {
         let is_full = rng.borrow_mut().one_in(5);
         let options = WriteOptions::default();
         let options = if is_full { options.sync(SyncMode::Full) } else { options };
-        let ops = writes.iter().map(op).collect();
+        let ops: Vec<Op> = writes.iter().map(op).collect();
+        // Such a commit depends on nothing that was read, so tables with its puts may take its place. A delete may have been one of a range.
+        let is_free = matches!(tx.isolation(), Isolation::ReadUncommitted | Isolation::ReadCommitted);
+        if plan.has("ingest")
+            && is_free
+            && writes.values().all(Option::is_some)
+            && rng.borrow_mut().one_in(3)
+            && let Some(_turn) = Turn::of(world)
+        {
+            let of = |t| Part::new(t, ops.iter().filter(|op| op.family == t.no).cloned().collect());
+            let parts: Vec<Part> = world.isolated.iter().filter_map(of).collect();
+            let stem = format!("t{n}-{:x}", rng.borrow_mut().next_u64());
+            let take = || tables::take(world, &mut rng.borrow_mut(), &stem, &parts, options);
+            return world.record("an ingest of a transaction", ops.clone(), is_full, take);
+        }
         world.record("a transaction of any level", ops, is_full, || tx.commit_with(&options))
     };
     // Others commit while a transaction pauses. Then it may see a merge of what it has read and written.
@@ -234,7 +268,10 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
         return Err(format!("a close failed without a cause: {e}"));
     }
     let (acked, durable, objects) = (world.acked(), lock(&world.ledger).durable, world.objects());
-    let World { plan, db, disk, clock, families, isolated, ledger, captures, ahead, .. } = world;
+    if let Some(shelf) = &world.shelf {
+        shelf.capture("the end");
+    }
+    let World { plan, db, disk, clock, families, isolated, ledger, captures, ahead, shelf, .. } = world;
     let captures = captures.into_inner().unwrap_or_default();
     drop((families, isolated, db));
     disk.clear_faults();
@@ -262,6 +299,12 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     for capture in captures {
         oracle.recover(capture, false)?;
         figures.recoveries += 1;
+    }
+    let mut shelves = shelf.map(Shelf::captured).unwrap_or_default();
+    let at_the_end = shelves.pop();
+    for (shelved, most) in shelves.iter().map(|s| (s, 1)).chain(at_the_end.iter().map(|s| (s, usize::MAX))) {
+        let restored = oracle.restore(shelved, most);
+        figures.generations += restored.map_err(|e| format!("the store at {}: {e}", shelved.what))?;
     }
     oracle.recover(last, is_calm && !lost)?;
     figures.recoveries += 1;
@@ -392,6 +435,57 @@ impl Oracle {
             return Err(told(format!("verify: {report}")));
         }
         db.close().map_err(|e| told(format!("the last close: {e}")))
+    }
+
+    /// Restores up to `most` generations of a store, and compares them with the commits. Returns how many.
+    fn restore(&self, shelved: &Shelved, most: usize) -> Done<u64> {
+        let Shelved { objects, known, .. } = shelved;
+        let mut rng = Rng::new(self.plan.seed ^ known.len() as u64);
+        let (env, _) = self.machine(SimDisk::new(self.plan.seed), rng.next_u64());
+        let store = Arc::new(objects.fork()) as Arc<dyn ObjectStore>;
+        let listed = Backups::with_env(Arc::clone(&store), env).list();
+        let mut left = listed.map_err(|e| format!("the generations cannot be listed: {e}"))?;
+        if let Some(lost) = known.keys().find(|number| !left.iter().any(|listed| listed.number == **number)) {
+            return Err(format!("generation {lost} is lost"));
+        }
+        let mut restored = 0;
+        while restored < most as u64 && !left.is_empty() {
+            let number = left.swap_remove(rng.below(left.len() as u64) as usize).number;
+            let told = |e: Error| format!("a restore of generation {number}: {e}");
+            let mut disk = SimDisk::new(self.plan.seed);
+            if rng.one_in(3) {
+                let (env, cut) = self.machine(disk, rng.next_u64());
+                let within = 1 << rng.below(8);
+                cut.crash_at(rng.below(within));
+                let _ = Backups::with_env(Arc::clone(&store), env).restore(number, PATH); // it may have ended before
+                disk = cut.crash_image(rng.pick(&Image::STANDARD), rng.next_u64());
+            }
+            let (env, disk) = self.machine(disk, rng.next_u64());
+            let backups = Backups::with_env(Arc::clone(&store), env);
+            let verified = backups.verify(number).map_err(told)?;
+            if !verified.is_ok() {
+                return Err(format!("generation {number} is damaged: {:?}", verified.damage));
+            }
+            match backups.restore(number, PATH) {
+                Err(Error::Exists { .. }) => {} // the restore that was cut had ended
+                done => done.map_err(told)?,
+            }
+            let made = known.get(&number).cloned();
+            let (families, least) = made.map_or_else(Default::default, |made| (made.families, made.least));
+            let capture = Capture {
+                disk: disk.fork(),
+                what: format!("a restore of generation {number}"),
+                path: PATH.to_owned(),
+                families,
+                least,
+                optional: vec![],
+                was_killed: false,
+                objects: None,
+            };
+            self.recover(capture, false)?;
+            restored += 1;
+        }
+        Ok(restored)
     }
 
     fn machine(&self, disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>) {

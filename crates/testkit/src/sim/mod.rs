@@ -10,8 +10,11 @@ pub mod plan;
 mod store;
 mod world;
 mod vain;
+mod tables;
 mod client;
 mod admin;
+mod backups;
+mod neighbour;
 mod life;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +42,8 @@ pub struct Figures {
     pub moved: u64,
     /// Recovered disks.
     pub recoveries: u64,
+    /// Restored generations of backups.
+    pub generations: u64,
     /// Judged transactions.
     pub transactions: u64,
 }

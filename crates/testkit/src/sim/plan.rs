@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Compression, Db, FamilyOptions, MergeOperator, ObjectStore, RemoteOptions, Result, SyncMode};
+use tidesdb::{
+    Compression, Db, FamilyOptions, MergeOperator, ObjectStore, RemoteOptions, Resources, Result, SyncMode,
+};
 use tidesdb_io::sim::{Habits, SimDisk};
 use tidesdb_io::{Descriptors, Env};
 use tidesdb_sync::scheduler::{Settings, Strategy};
@@ -24,7 +26,8 @@ const LOCAL_BYTES_MAX: u64 = 16 << 10;
 const LATE_LITTLE: Duration = Duration::from_millis(1);
 
 /// Kinds of work and faults that can be left out, to make a failure smaller.
-pub const PARTS: [&str; 26] = [
+pub const PARTS: [&str; 29] = [
+    "backups",
     "captures",
     "catalog",
     "clock",
@@ -37,10 +40,12 @@ pub const PARTS: [&str; 26] = [
     "faults",
     "habits",
     "huge",
+    "ingest",
     "long",
     "maintenance",
     "memory",
     "merges",
+    "neighbours",
     "options",
     "ranges",
     "readers",
@@ -85,6 +90,25 @@ impl Copying {
     }
 }
 
+/// Generations of backups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// In a store whose calls succeed.
+    Calm,
+    /// In a store that is down for a while.
+    Failing,
+}
+
+impl Backing {
+    fn drawn(one: &mut impl FnMut(&[u64]) -> u64) -> Option<Self> {
+        match one(&[0, 0, 0, 1, 2]) {
+            0 => None,
+            1 => Some(Self::Calm),
+            _ => Some(Self::Failing),
+        }
+    }
+}
+
 /// All that a seed decides beside the schedule.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -114,10 +138,13 @@ pub struct Plan {
     pub starts_fail: bool,
     /// The copy in an object store.
     pub copying: Option<Copying>,
+    /// Backups in another store.
+    pub backing: Option<Backing>,
+    /// Whether a second database shares its resources with this one.
+    pub shares: bool,
     /// Whether each thread gets its turn soon and no call is slow.
     is_timely: bool,
     memory: u64,
-    map_reads: bool,
     singles: bool,
     sync: SyncMode,
     threads: usize,
@@ -170,6 +197,7 @@ impl Plan {
         let starts_fail = one(&[0, 0, 0, 0, 1]) == 1 && !is_off("threads");
         let singles = one(&[0, 1]) == 1 && !is_off("singles");
         let copying = Copying::drawn(&mut one).filter(|_| !is_off("store"));
+        let backing = Backing::drawn(&mut one).filter(|_| !is_off("backups"));
         let captures = if is_off("captures") { 0 } else { one(&[0, 1, 2, 4]) };
         Self {
             seed,
@@ -179,15 +207,16 @@ impl Plan {
             families: one(&[1, 2, 3, 5]),
             captures,
             weather,
+            shares: one(&[0, 0, 1]) == 1 && !is_off("neighbours"),
             off,
             habits,
             open_files,
             is_huge,
             starts_fail,
             copying,
+            backing,
             is_timely: false,
             memory,
-            map_reads: one(&[0, 0, 1]) == 1,
             singles,
             sync,
             threads: one(&[0, 1, 2, 3, 4, 4]) as usize,
@@ -251,7 +280,8 @@ impl Plan {
     /// Limits the files that are open on `disk`, and gives the databases of `env` a half of them to read.
     pub fn with_descriptors(&self, env: Env, disk: &SimDisk) -> Env {
         let Some(max) = self.open_files else { return env };
-        disk.limit_open_files(max);
+        // A neighbour writes files, too.
+        disk.limit_open_files(if self.shares { 2 * max } else { max });
         Env { descriptors: Arc::new(Descriptors::new(max / 2)), ..env }
     }
 
@@ -280,6 +310,33 @@ impl Plan {
     /// # Errors
     /// The error of the engine.
     pub fn open(&self, env: &Env, path: &str, store: Option<Arc<dyn ObjectStore>>) -> Result<Db> {
+        self.open_with(env, path, store, None)
+    }
+
+    /// Makes what the database shares with another one, if it does.
+    ///
+    /// # Errors
+    /// The error of the engine.
+    pub fn resources(&self, env: &Env) -> Result<Option<Resources>> {
+        let resources = Resources::builder()
+            .env(env.clone())
+            .memory_limit(self.memory)
+            .cache_bytes(32 << 10)
+            .background_threads(self.threads);
+        if self.shares { resources.build().map(Some) } else { Ok(None) }
+    }
+
+    /// As [`Plan::open`], with what it shares with other databases.
+    ///
+    /// # Errors
+    /// The error of the engine.
+    pub fn open_with(
+        &self,
+        env: &Env,
+        path: &str,
+        store: Option<Arc<dyn ObjectStore>>,
+        resources: Option<&Resources>,
+    ) -> Result<Db> {
         let remote = self.copying.zip(store).map(|(copying, store)| {
             let mut remote = RemoteOptions::new(store);
             remote.local_bytes_max = if copying.evicts { LOCAL_BYTES_MAX } else { 0 };
@@ -287,7 +344,9 @@ impl Plan {
             remote.interval = Duration::from_millis(20);
             remote
         });
-        Db::options(path)
+        let options = Db::options(path);
+        let options = resources.into_iter().fold(options, |options, shared| options.resources(shared));
+        options
             .env(env.clone())
             .sync(self.sync)
             .background_threads(self.threads)
@@ -301,9 +360,8 @@ impl Plan {
                 o.active_memtables_bytes_max = self.actives;
                 o.wal_bytes_max = 4 * self.segment;
                 o.history_bytes = self.history;
-                o.merge_parts = Some(self.parts);
+                o.forced.merge_parts = Some(self.parts);
                 o.mmap_wal = self.map_log;
-                o.mmap_reads = self.map_reads;
                 o.disk_free_min = 0;
                 o.disk_reserve_bytes = Some(0);
                 o.remote = remote;

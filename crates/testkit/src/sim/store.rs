@@ -1,11 +1,12 @@
 //! The object store of a run: in memory, slow, and down for a while.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::store::{Body, Object};
+use tidesdb::store::{Body, Condition, Object, Tag};
 use tidesdb::{MemoryStore, ObjectStore};
 use tidesdb_io::Clock;
 
@@ -64,6 +65,28 @@ impl ObjectStore for Shaky {
     fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         self.call()?;
         self.objects.get(name, sink)
+    }
+
+    fn get_range(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.call()?;
+        self.objects.get_range(name, range, sink)
+    }
+
+    fn get_tagged(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<Tag> {
+        self.call()?;
+        self.objects.get_tagged(name, sink)
+    }
+
+    fn put_if(&self, name: &str, body: &Body<'_>, condition: Condition<'_>) -> io::Result<Option<Tag>> {
+        self.call()?;
+        let done = self.objects.put_if(name, body, condition)?;
+        self.call()?;
+        Ok(done)
     }
 
     fn list(&self) -> io::Result<Vec<Object>> {

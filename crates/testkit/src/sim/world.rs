@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidesdb::{Db, Error, Family, MemoryStore, Snapshot};
+use tidesdb::{Db, Error, Family, MemoryStore, Resources, Snapshot};
 use tidesdb_io::sim::SimDisk;
 use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
 
+use super::backups::Shelf;
 use super::ledger::{Fate, Found, Ledger, Op, Read, Row, Rows};
 use super::plan::{PATH, Plan};
 use super::store::Shaky;
@@ -59,6 +60,10 @@ pub(super) struct World {
     pub(super) clock: Arc<SimClock>,
     /// The store of the copy.
     pub(super) store: Option<Arc<Shaky>>,
+    /// What the database shares with another one.
+    pub(super) resources: Option<Resources>,
+    /// Generations of backups.
+    pub(super) shelf: Option<Shelf>,
     pub(super) families: Mutex<Vec<Arc<Tracked>>>,
     /// Families of the transactions of all levels. No other thread writes to them or changes them.
     pub(super) isolated: Vec<Arc<Tracked>>,
@@ -71,6 +76,8 @@ pub(super) struct World {
     pub(super) is_stormy: AtomicBool,
     /// The close has begun.
     pub(super) is_closing: AtomicBool,
+    /// Somebody builds tables.
+    pub(super) is_building: AtomicBool,
     /// Clients and others that still work.
     pub(super) working: AtomicUsize,
     stop: AtomicBool,
@@ -95,6 +102,8 @@ impl World {
             disk,
             clock,
             store,
+            resources: None,
+            shelf: None,
             families: Mutex::default(),
             isolated: Vec::new(),
             ledger: Mutex::default(),
@@ -103,6 +112,7 @@ impl World {
             next_no: AtomicUsize::new(0),
             is_stormy: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            is_building: AtomicBool::new(false),
             working: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             wrong: Mutex::default(),
@@ -303,6 +313,9 @@ impl World {
         scheduler::note("capture", least, &what);
         let families = self.settled();
         let optional = if is_kill { lock(&self.ledger).flying() } else { Vec::new() };
+        if let Some(shelf) = &self.shelf {
+            shelf.capture(&what); // last: other threads go on meanwhile
+        }
         lock(&self.captures).push(Capture {
             disk,
             what,

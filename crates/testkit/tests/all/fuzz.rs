@@ -1,10 +1,11 @@
 //! Tests the fuzz targets on their corpus and on some mutations.
 
-use testkit::fuzz::targets::{TARGETS, base, open_table};
-use testkit::fuzz::{corpus, mutate, seal};
+use testkit::fuzz::base::options;
+use testkit::fuzz::targets::{TARGETS, base, open_table, take_table};
+use testkit::fuzz::{corpus, foreign, mutate, seal};
 use testkit::rng::Rng;
 use testkit::world::PATH;
-use tidesdb_io::checksummed_bytes;
+use tidesdb_io::{checksummed_bytes, sim};
 
 /// A file that is rebuilt from its short form equals the original: the short form loses nothing, and the checksums are
 /// valid.
@@ -78,6 +79,20 @@ const SEARCHES_MAX: f64 = 400.0;
 const BUILT_BYTES: u64 = 256 << 10;
 
 /// A target also fails if it does more work than its input explains: a search once checksummed bytes that users choose again and again.
+#[test]
+fn the_built_tables_of_the_corpus_are_taken() {
+    let target = TARGETS.iter().find(|target| target.name == "ingest").unwrap();
+    for (name, input) in corpus::read(target).unwrap() {
+        if !name.starts_with(corpus::FOUND) {
+            assert!(take_table(&input).is_some_and(|rows| rows > 0), "{name}");
+        }
+    }
+    let taking = foreign::taking();
+    let disk = taking.with(taking.body()).unwrap();
+    let db = options(&sim::env_on(disk, 1).0).default_family(foreign::family(0)).open().unwrap();
+    assert!(db.default_family().iter().unwrap().count() > 20, "the record of the corpus takes its tables");
+}
+
 #[test]
 fn every_target_survives_its_corpus_and_some_changes_with_bounded_work() {
     for target in TARGETS {

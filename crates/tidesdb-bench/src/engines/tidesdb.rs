@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ::tidesdb::{Cursor, Db, Error, Family, FamilyOptions, SyncMode, Transaction, WriteBatch};
+use ::tidesdb::{Cursor, Db, Error, Family, FamilyOptions, SortedWriter, SyncMode, Transaction, WriteBatch};
 
 use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transactions, Wait};
 use crate::measure::now;
@@ -30,9 +30,20 @@ struct Tides {
     families: Vec<Family>,
     lookout: Option<Lookout>,
     settings: String,
-    batch: u64,
+    way: Way,
     /// If set, commits that are refused with `Busy` are retried.
     retries: bool,
+}
+
+/// How puts reach the database.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// Each by itself.
+    Direct,
+    /// In batches.
+    Batches,
+    /// In sorted tables.
+    Tables,
 }
 
 pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
@@ -77,7 +88,12 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let families = (0..spec.families.len()).map(create).collect::<Result<Vec<_>>>()?;
     let db = Arc::new(db);
     let lookout = if families.is_empty() { None } else { Some(Lookout::start(&db, families.len())?) };
-    Ok(Box::new(Tides { db, families, lookout, settings, batch: spec.batch, retries: spec.watched }))
+    let way = match spec.batch {
+        _ if spec.bulk => Way::Tables,
+        1 => Way::Direct,
+        _ => Way::Batches,
+    };
+    Ok(Box::new(Tides { db, families, lookout, settings, way, retries: spec.watched }))
 }
 
 fn said(error: ::tidesdb::Error) -> String {
@@ -167,9 +183,10 @@ impl Engine for Tides {
 
 impl Tides {
     fn session_in<'a>(&'a self, family: &'a Family) -> TidesSession<'a> {
-        let (db, direct, retries) = (&*self.db, self.batch == 1, self.retries);
+        let (db, way, retries) = (&*self.db, self.way, self.retries);
         let transactions = TidesTransactions { db, family, open: None };
-        TidesSession { db, family, batch: WriteBatch::new(), cursor: None, direct, retries, transactions }
+        let (batch, tables) = (WriteBatch::new(), None);
+        TidesSession { db, family, batch, tables, cursor: None, way, retries, transactions }
     }
 }
 
@@ -242,8 +259,10 @@ struct TidesSession<'a> {
     db: &'a Db,
     family: &'a Family,
     batch: WriteBatch,
+    /// The open batch of rows that go to tables.
+    tables: Option<SortedWriter>,
     cursor: Option<Cursor>,
-    direct: bool,
+    way: Way,
     retries: bool,
     transactions: TidesTransactions<'a>,
 }
@@ -253,6 +272,13 @@ impl TidesSession<'_> {
         match &mut self.cursor {
             Some(cursor) => Ok(cursor),
             empty => Ok(empty.insert(self.family.cursor().map_err(said)?)),
+        }
+    }
+
+    fn tables(&mut self) -> Result<&mut SortedWriter> {
+        match &mut self.tables {
+            Some(tables) => Ok(tables),
+            empty => Ok(empty.insert(self.family.sorted_writer().map_err(said)?)),
         }
     }
 
@@ -269,22 +295,27 @@ impl TidesSession<'_> {
 
 impl Session for TidesSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.direct {
-            return self.until_taken(|| self.family.put(key, value).map(drop));
+        match self.way {
+            Way::Direct => self.until_taken(|| self.family.put(key, value).map(drop)),
+            Way::Batches => self.batch.put(self.family, key, value).map_err(said),
+            Way::Tables => self.tables()?.rows().put(key, value).map_err(said),
         }
-        self.batch.put(self.family, key, value).map_err(said)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        if self.direct {
-            return self.until_taken(|| self.family.delete(key).map(drop));
+        match self.way {
+            Way::Direct => self.until_taken(|| self.family.delete(key).map(drop)),
+            Way::Batches => self.batch.delete(self.family, key).map_err(said),
+            Way::Tables => self.tables()?.rows().delete(key).map_err(said),
         }
-        self.batch.delete(self.family, key).map_err(said)
     }
 
     fn commit(&mut self) -> Result<()> {
-        if self.direct {
+        if self.way == Way::Direct {
             return Ok(());
+        }
+        if let Some(tables) = self.tables.take() {
+            return tables.commit().map(drop).map_err(said);
         }
         loop {
             match self.db.write(&mut self.batch) {

@@ -4,6 +4,7 @@ pub mod amplification;
 pub mod beyond;
 pub mod churn;
 pub mod families;
+pub mod ingest;
 mod large;
 pub mod motion;
 pub mod overload;
@@ -48,7 +49,7 @@ enum Scales {
 }
 
 /// All suites.
-pub const ALL: [Suite; 16] = [
+pub const ALL: [Suite; 17] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -146,6 +147,13 @@ pub const ALL: [Suite; 16] = [
         repeat: 1,
         scales: Scales::Whole,
         rows: overload::rows,
+    },
+    Suite {
+        name: ingest::NAME,
+        about: "30 million sorted rows as batches and as sorted tables, into an empty database and over the same keys",
+        repeat: 1,
+        scales: Scales::Tree,
+        rows: ingest::rows,
     },
     Suite {
         name: values::NAME,

@@ -40,7 +40,11 @@ impl Bench<'_> {
         session: &mut dyn Session,
         of: (usize, u64),
     ) -> Result<()> {
-        self.put_versions(lane, session, (self.sweeping(lane.thread), self.spec.version + 1), of)
+        let stream = match self.spec.bulk {
+            true => self.slice(lane.thread, self.spec.share()),
+            false => self.sweeping(lane.thread),
+        };
+        self.put_versions(lane, session, (stream, self.spec.version + 1), of)
     }
 
     /// Puts `version` of the keys of `stream`, as operations of `kind`, until the thread has done `keys` operations.

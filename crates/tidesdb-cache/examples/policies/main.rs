@@ -51,7 +51,7 @@ fn cache_ratio(capacity: u64, trace: &Trace, sizes: &[u32], threads: usize) -> f
             }
             for at in start..LOOKUPS.min(start + SHARE) {
                 let block = trace.keys[at];
-                let key = CacheKey { file: 1, block, part: 0 };
+                let key = CacheKey { file: 1, database: 0, block, part: 0 };
                 if cache.get(key).is_none() {
                     cache.insert(key, (), u64::from(sizes[block as usize]));
                 } else if at >= WARM_UP {

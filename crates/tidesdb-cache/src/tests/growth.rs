@@ -102,7 +102,7 @@ fn threads_that_grow_the_table_find_what_they_inserted() {
     let found = keys.filter(|key| cache.contains(*key)).count() as u64;
     assert!(found > 4 * u64::from(rounds) * 99 / 100, "{found} of {rounds} times 4");
     assert_eq!(cache.stats().entries, found, "an entry is in the wrong window, or twice");
-    (0..4).for_each(|file| cache.erase_file(file));
+    (0..4).for_each(|file| cache.erase_file(0, file));
     assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, cache.table_bytes()));
     assert!(reclaim_until(|| alive.load(Ordering::Relaxed) == 0));
 }

@@ -19,7 +19,7 @@ fn an_empty_cache_of_any_capacity_is_small() {
             let taken = virtual_bytes() - before;
             assert!(taken < 16 << 20, "16 caches of {capacity} bytes take {taken} bytes");
             for cache in &caches {
-                let key = CacheKey { file: 1, block: 2, part: 3 };
+                let key = CacheKey { file: 1, database: 0, block: 2, part: 3 };
                 cache.insert(key, vec![7; 100], 100);
                 assert!(cache.contains(key));
                 assert!(cache.stats().used_bytes < 1000);

@@ -37,7 +37,7 @@ fn answers_are_never_wrong_whatever_is_evicted() {
                     assert!(cache.get(key(file, block)).is_none());
                 }
                 _ if random.below(20) == 0 => {
-                    cache.erase_file(file);
+                    cache.erase_file(0, file);
                     model.retain(|name, _| name.0 != file);
                     assert!((0..60).all(|block| cache.get(key(file, block)).is_none()));
                 }
@@ -91,7 +91,7 @@ fn all_charges_are_returned() {
     assert_eq!(stats.live_bytes, 100 * (500 + overhead()));
     (0..50).for_each(|block| cache.erase(key(3, block)));
     assert_eq!(cache.stats().entries, 50);
-    cache.erase_file(3);
+    cache.erase_file(0, 3);
     assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, table));
     assert_eq!(cache.stats().evictions, 0);
     assert!(reclaim_until(|| cache.stats().live_bytes == 0 && alive.load(Ordering::Relaxed) == 0));
@@ -202,7 +202,7 @@ fn hashes_spread_over_windows_and_tags() {
     assert!(*most <= 26, "{least}..{most}");
     let over = windows.iter().filter(|count| **count > 16).count();
     assert!(over < 40, "{over} windows hold more than 16 keys; about 15 are expected");
-    let part = |part| CacheKey { file: 1, block: 1, part }.hash();
+    let part = |part| CacheKey { file: 1, database: 0, block: 1, part }.hash();
     assert!((1..=255).all(|other| part(other) != part(0)));
 }
 
@@ -217,7 +217,7 @@ fn equal_hashes_do_not_mix_up_keys() {
         (0u64..).find_map(|file| Some((by_top.insert(product(file) >> 40, file)?, file))).unwrap();
     let within = product(one) ^ product(two);
     let a = key(one, 0);
-    let b = CacheKey { file: two, block: (within >> 8) as u32, part: within as u8 };
+    let b = CacheKey { file: two, database: 0, block: (within >> 8) as u32, part: within as u8 };
     assert_eq!(a.hash(), b.hash());
 
     let cache = Cache::new(1 << 20);

@@ -24,7 +24,7 @@ fn many_threads_stay_within_capacity_and_drop_each_value_once() {
     println!("{stats:?}");
     assert!(stats.hits > 0 && stats.evictions > 0 && stats.entries > 0, "{stats:?}");
     assert_no_duplicates(&cache);
-    (0..5).for_each(|file| cache.erase_file(file));
+    (0..5).for_each(|file| cache.erase_file(0, file));
     assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, cache.table_bytes()));
     assert!(reclaim_until(|| alive.load(Ordering::Relaxed) == 0));
     assert_eq!(cache.stats().live_bytes, 0);
@@ -49,7 +49,7 @@ fn work(cache: &Cache<Value>, alive: &Arc<AtomicU64>, mut random: Random) {
             }
             60..97 => cache.insert(key, Value::new(key, alive), random.below(4000)).verify(key),
             97..99 => cache.erase(key),
-            _ if random.below(20) == 0 => cache.erase_file(key.file),
+            _ if random.below(20) == 0 => cache.erase_file(0, key.file),
             _ => kept.drain(..).for_each(|(key, handle)| handle.verify(key)),
         }
         assert!(cache.stats().used_bytes <= 96 << 10);
@@ -116,7 +116,7 @@ fn resizing_under_load_loses_no_charge() {
         stop.store(true, Ordering::Relaxed);
     });
     // Entries stranded in a removed window are uncharged when its chunk is freed.
-    (0..4).for_each(|file| cache.erase_file(file));
+    (0..4).for_each(|file| cache.erase_file(0, file));
     assert!(
         reclaim_until(
             || cache.stats().used_bytes == cache.table_bytes() && alive.load(Ordering::Relaxed) == 0

@@ -9,6 +9,11 @@
 
 #include <tidesdb/tidesdb.h>
 
+#ifdef KIT_EXTENDED
+/* The program tests tidesdb/extended.h: it counts the calls of those functions only. */
+#include "extended.h"
+#else
+
 #define ALL_FUNCTIONS(X) \
     X(tidesdb_backup) \
     X(tidesdb_cancel_background_work) \
@@ -91,6 +96,8 @@
     X(tidesdb_txn_savepoint) \
     X(tidesdb_txn_single_delete)
 
+#endif
+
 #define FUNCTION_NUMBER(name) N_##name,
 enum function_number { ALL_FUNCTIONS(FUNCTION_NUMBER) FUNCTION_COUNT };
 
@@ -99,6 +106,7 @@ extern atomic_uint *function_calls;
 
 #define COUNTED(name) atomic_fetch_add_explicit(&function_calls[N_##name], 1, memory_order_relaxed)
 
+#ifndef KIT_EXTENDED
 #define tidesdb_backup(...) (COUNTED(tidesdb_backup), tidesdb_backup(__VA_ARGS__))
 #define tidesdb_cancel_background_work(...) \
     (COUNTED(tidesdb_cancel_background_work), tidesdb_cancel_background_work(__VA_ARGS__))
@@ -224,5 +232,7 @@ extern atomic_uint *function_calls;
     (COUNTED(tidesdb_txn_savepoint), tidesdb_txn_savepoint(__VA_ARGS__))
 #define tidesdb_txn_single_delete(...) \
     (COUNTED(tidesdb_txn_single_delete), tidesdb_txn_single_delete(__VA_ARGS__))
+
+#endif
 
 #endif

@@ -12,6 +12,9 @@
 
 enum { KEYS = 300, THREADS = 4 };
 
+/* A hook that is removed leaves the comparator at work: flushes and merges call it in threads of the library. */
+enum kind { HOOK, ORDER, KINDS };
+
 /* Set in a thread whose calls of hooks and comparators stop at the gate. */
 static _Thread_local int stops;
 /* Set in a thread whose calls of them take long now and then, and the number of those since. */
@@ -19,12 +22,12 @@ static _Thread_local int dawdles, calls_here;
 
 /* What hooks and comparators of these tests share. Static, so that a late call can still be counted. */
 static struct {
-    atomic_int armed;    /* the next call of a thread that stops waits inside */
-    atomic_int inside;   /* calls that run */
-    atomic_int stopped;  /* a call waits inside */
-    atomic_int released; /* it may go on */
-    atomic_int over;     /* the promise is given: nothing may run any more */
-    atomic_int late;     /* calls that run nevertheless */
+    atomic_int armed;         /* the next call of a thread that stops waits inside */
+    atomic_int inside[KINDS]; /* calls that run */
+    atomic_int stopped;       /* a call waits inside */
+    atomic_int released;      /* it may go on */
+    atomic_int over[KINDS];   /* the promise is given: none of the kind may run any more */
+    atomic_int late;          /* calls that run nevertheless */
 } gate;
 
 /* The context of a function, freed by the thread that was promised that nothing uses it. */
@@ -41,26 +44,26 @@ static struct context *new_context(void)
     return context;
 }
 
-static void enter(struct context *context)
+static void enter(enum kind kind, struct context *context)
 {
-    if (atomic_load(&gate.over)) {
+    if (atomic_load(&gate.over[kind])) {
         atomic_fetch_add(&gate.late, 1);
         return;
     }
-    atomic_fetch_add(&gate.inside, 1);
+    atomic_fetch_add(&gate.inside[kind], 1);
     if (stops && atomic_exchange(&gate.armed, 0)) {
         atomic_store(&gate.stopped, 1);
         while (!atomic_load(&gate.released)) sched_yield();
     }
     if (dawdles && ++calls_here % 64 == 0) sleep_ms(1);
     CHECK(context->size == 16);
-    atomic_fetch_sub(&gate.inside, 1);
-    if (atomic_load(&gate.over)) atomic_fetch_add(&gate.late, 1);
+    atomic_fetch_sub(&gate.inside[kind], 1);
+    if (atomic_load(&gate.over[kind])) atomic_fetch_add(&gate.late, 1);
 }
 
 static int gated_order(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
 {
-    enter(ctx);
+    enter(ORDER, ctx);
     return any_order(a, na, b, nb, ctx);
 }
 
@@ -69,7 +72,7 @@ static int gated_hook(const tidesdb_commit_op_t *ops, int count, uint64_t seq, v
     (void)ops;
     (void)count;
     (void)seq;
-    enter(ctx);
+    enter(HOOK, ctx);
     return 0;
 }
 
@@ -145,8 +148,10 @@ static void *end_it(void *arg)
 {
     struct visit *visit = arg;
     visit->end(visit);
-    CHECK_INT(atomic_load(&gate.inside), 0);
-    atomic_store(&gate.over, 1);
+    for (enum kind kind = HOOK; kind <= (visit->end == close_it ? ORDER : HOOK); kind++) {
+        CHECK_INT(atomic_load(&gate.inside[kind]), 0);
+        atomic_store(&gate.over[kind], 1);
+    }
     free(visit->hook);
     if (visit->end == close_it) free(visit->order);
     return NULL;
@@ -184,7 +189,7 @@ static void stopped_inside(struct visit *visit, int (*call)(struct visit *), voi
     while (!atomic_load(&gate.stopped)) sched_yield();
     CHECK(pthread_create(&ender, NULL, end_it, visit) == 0);
     sleep_ms(scaled(100, 20)); /* the longer, the surer a fault shows; without one, nothing depends on it */
-    CHECK_INT(atomic_load(&gate.over), 0);
+    CHECK_INT(atomic_load(&gate.over[HOOK]), 0);
     atomic_store(&gate.released, 1);
     CHECK(pthread_join(caller, NULL) == 0);
     CHECK(pthread_join(ender, NULL) == 0);
@@ -296,7 +301,6 @@ static void a_hook_that_was_removed_does_not_run(void)
         OK(tidesdb_cf_set_commit_hook(family(visit.db, "hooked"), gated_hook, visit.hook));
         stopped_inside(&visit, call_commit_with_a_hook_only, ends[i]);
         CHECK_INT(visit.code, TDB_SUCCESS);
-        atomic_store(&gate.over, 0);
         tidesdb_iter_free(visit.iter);
         tidesdb_txn_free(visit.txn);
         close_db(visit.db);

@@ -1,6 +1,6 @@
 /*
  * What is different on Windows: paths in UTF-8 and with backslashes, data in the DLL, streams of log files, memory of the C library,
- * numbers of 64 bits where `long` has 32.
+ * numbers of 64 bits where `long` has 32. And the extended interface: functions of the program that the DLL calls, files and folders that it makes.
  */
 #include <direct.h>
 #include <limits.h>
@@ -10,7 +10,10 @@
 #include <wchar.h>
 #include <windows.h>
 
+#include <tidesdb/extended.h>
 #include <tidesdb/tidesdb.h>
+
+#define B(text) ((const uint8_t *)(text)), strlen(text)
 
 static int checks, failures;
 
@@ -99,6 +102,74 @@ static void logs(void)
     CHECK(has(log, "a line of the program\n"));
 }
 
+/* Joins a value and its operand by a plus. */
+static int join(const uint8_t *value, size_t value_size, const uint8_t *operand, size_t operand_size, void *ctx)
+{
+    ++*(int *)ctx;
+    return tidesdb_x_result_append(value, value_size) != TDB_SUCCESS || tidesdb_x_result_append(B("+")) != TDB_SUCCESS ||
+           tidesdb_x_result_append(operand, operand_size) != TDB_SUCCESS;
+}
+
+static void extended(void)
+{
+    int calls = 0;
+    tidesdb_config_t config = tidesdb_default_config();
+    config.db_path = "mehr\\gr\xc3\xbcn.db";
+    config.log_level = TDB_LOG_NONE;
+    tidesdb_x_merge_operator_t op = {sizeof op, "join", join, NULL, &calls};
+    tidesdb_x_open_options_t options = {.size = sizeof options, .config = &config, .merge_operators = &op, .merge_operator_count = 1};
+    tidesdb_x_family_options_t settings = {.size = sizeof settings, .merge_operator = "join"};
+    tidesdb_t *db = NULL;
+    tidesdb_column_family_t *cf = NULL;
+    CHECK(_mkdir("mehr") == 0 && tidesdb_x_open(&options, &db) == TDB_SUCCESS);
+    CHECK(tidesdb_x_create_family(db, "f", &settings, &cf) == TDB_SUCCESS);
+    CHECK(tidesdb_x_put(cf, B("a"), B("1"), NULL, NULL) == TDB_SUCCESS);
+    CHECK(tidesdb_x_merge(cf, B("a"), B("2"), NULL, NULL) == TDB_SUCCESS);
+    uint8_t buffer[64];
+    size_t size = 0, count = 0, needed = 0;
+    CHECK(tidesdb_x_get(cf, B("a"), NULL, buffer, sizeof buffer, &size) == TDB_SUCCESS);
+    CHECK(size == 3 && memcmp(buffer, "1+2", 3) == 0 && calls > 0);
+
+    tidesdb_x_builder_t *builder = NULL;
+    const char **paths = NULL;
+    CHECK(tidesdb_x_builder_new(cf, "mehr/zw\xc3\xb6lf", &builder) == TDB_SUCCESS);
+    CHECK(tidesdb_x_builder_put(builder, B("b"), B("3"), NULL) == TDB_SUCCESS);
+    CHECK(tidesdb_x_builder_finish(builder, &paths, &count) == TDB_SUCCESS && count == 1);
+    CHECK(strstr(paths[0], "zw\xc3\xb6lf-000001.klog") != NULL);
+    CHECK(GetFileAttributesW(L"mehr\\zw\u00f6lf-000001.klog") != INVALID_FILE_ATTRIBUTES);
+    tidesdb_x_tables_t tables = {cf, paths, count};
+    tidesdb_x_ingested_t taken = {.size = sizeof taken};
+    CHECK(tidesdb_x_ingest(db, &tables, 1, TDB_X_MOVE, NULL, &taken) == TDB_SUCCESS && taken.rows == 1);
+    CHECK(GetFileAttributesW(L"mehr\\zw\u00f6lf-000001.klog") == INVALID_FILE_ATTRIBUTES);
+    tidesdb_free(paths);
+    tidesdb_x_builder_free(builder);
+
+    tidesdb_x_iter_t *iter = NULL;
+    tidesdb_x_row_t row[4];
+    CHECK(tidesdb_x_iter_new(cf, NULL, B("b"), NULL, 0, &iter) == TDB_SUCCESS);
+    CHECK(tidesdb_x_iter_next(iter, buffer, sizeof buffer, row, 4, &count, &needed) == TDB_SUCCESS);
+    CHECK(count == 1 && memcmp(buffer, "b3", 2) == 0);
+    tidesdb_x_iter_free(iter);
+
+    tidesdb_x_backups_t *backups = NULL;
+    uint64_t number = 0, faults = 1;
+    CHECK(tidesdb_x_backups_open("mehr\\f\xc3\xbcr sp\xc3\xa4ter", &backups) == TDB_SUCCESS);
+    CHECK(tidesdb_x_backups_create(backups, db, NULL, &number) == TDB_SUCCESS);
+    CHECK(tidesdb_x_backups_verify(backups, number, &faults, NULL) == TDB_SUCCESS && faults == 0);
+    CHECK(tidesdb_x_backups_restore(backups, number, "mehr\\zur\xc3\xbc" "ck") == TDB_SUCCESS);
+    CHECK(is_folder(L"mehr\\f\u00fcr sp\u00e4ter") && is_folder(L"mehr\\zur\u00fcck"));
+    tidesdb_x_backups_free(backups);
+    CHECK(tidesdb_close(db) == TDB_SUCCESS);
+
+    config.db_path = "mehr\\zur\xc3\xbc" "ck";
+    options.flags = TDB_X_MUST_EXIST;
+    db = NULL;
+    CHECK(tidesdb_x_open(&options, &db) == TDB_SUCCESS);
+    cf = tidesdb_get_column_family(db, "f");
+    CHECK(tidesdb_x_get(cf, B("a"), NULL, buffer, sizeof buffer, &size) == TDB_SUCCESS && size == 3);
+    CHECK(tidesdb_close(db) == TDB_SUCCESS);
+}
+
 int main(void)
 {
     CHECK(tidesdb_initialized == 0);
@@ -124,6 +195,7 @@ int main(void)
     CHECK(has(L"copies\\one\\LOG", "tidesdb ERROR ?:1: again\n"));
     CHECK(tidesdb_get_column_family(db, "fruit") != NULL);
     CHECK(tidesdb_close(db) == TDB_SUCCESS);
+    extended();
     printf("%d checks, %d failures\n", checks, failures);
     return failures != 0;
 }

@@ -6,7 +6,9 @@
  *
  * A handle is not an address but a number assigned by the library. A handle that is NULL, freed, of the wrong kind or
  * invented is refused with TDB_ERR_INVALID_ARGS. Databases and column families may be used by any number of threads at
- * a time, a transaction or an iterator by one: a second thread waits or gets TDB_ERR_BUSY.
+ * a time, a transaction or an iterator by one: a second thread waits or gets TDB_ERR_BUSY. A function that frees one never waits: the
+ * handle is stale at once, and if a call is using the object, of another thread or the one that runs the calling hook or
+ * comparator, the object ends with that call.
  *
  * Keys, values and names are copied; the library keeps no pointer to them after the call. Keys have 1 byte or more,
  * values 0 or more; a value of 0 bytes may be NULL.

@@ -1,22 +1,22 @@
 /*
  * Object stores: a database keeps a copy of itself in a store. A lost folder is restored from it.
  *
- * Set object_store in tidesdb_config_t to a connector: the result of tidesdb_objstore_fs_create(), or one of your own. If
+ * Set object_store in tidesdb_config_t to a connector: the result of tidesdb_objstore_fs_create(), of tidesdb_objstore_s3_create(), or one of your own. If
  * tidesdb_open() succeeds, the database owns the connector; tidesdb_close() calls destroy and frees it. If it fails, you
  * still own the connector. A connector serves one database, and each database needs a store of its own.
  *
  * Memory: allocate a connector of your own with malloc, with or without tidesdb_init(); tidesdb_close() passes it to free(), of the C
  * library that TidesDB is linked with. If your program has another C library, as on Windows, use the malloc_fn that tidesdb_allocator
- * has before tidesdb_init(). The result of tidesdb_objstore_fs_create() comes from tidesdb_allocator, like all memory that the library
- * returns: if you still own it, call its destroy and then tidesdb_free().
+ * has before tidesdb_init(). The results of the create functions come from tidesdb_allocator, like all memory that the library
+ * returns: if you still own one, call its destroy and then tidesdb_free().
  *
- * You may replace functions in the result of tidesdb_objstore_fs_create(), copy the table, or call its functions from your own, with the
+ * You may replace functions in the result of a create function, copy the table, or call its functions from your own, with the
  * ctx of the result. The library calls what is in the table that it gets. A connector must not call tidesdb_close(): TDB_ERR_BUSY.
  *
  * Your own connector must have put, get, delete_object and list. They may be called from any thread, several at a time.
  * put, get and delete_object return 0 for success; put must replace an object atomically; list returns a negative code for
  * failure and must not omit objects; delete_object may return TDB_ERR_NOT_FOUND. The paths passed to them name files in the
- * folder of the database, which exist during the call. range_get, exists, put_if and head are never called.
+ * folder of the database, which exist during the call. The library calls no range_get, exists, put_if or head of your own.
  */
 #ifndef TIDESDB_OBJSTORE_H
 #define TIDESDB_OBJSTORE_H
@@ -115,17 +115,25 @@ tidesdb_objstore_config_t tidesdb_objstore_default_config(void);
 
 /**
  * Creates a connector that keeps objects as files in root_dir, which is created if missing. Returns NULL on failure;
- * tidesdb_last_error() returns the reason. put_if and head are NULL.
+ * tidesdb_last_error() returns the reason. put_if and head are NULL. Keys consist of ASCII letters, digits and dots, as those of the library do.
  */
 tidesdb_objstore_t *tidesdb_objstore_fs_create(const char *root_dir);
 
-/** Always returns NULL: S3 is not supported. No connection is made. */
+/**
+ * Creates a connector that keeps objects in an S3 bucket, below prefix. Loads the library libtidesdb_s3: from the path in the variable TIDESDB_S3_LIBRARY,
+ * or else beside this library, or else where the system looks, on Windows only in the folder of the system. Returns NULL on failure, also if that library
+ * is missing; tidesdb_last_error() returns the reason. No request is made.
+ *
+ * endpoint: a host with or without a port, or an address with https:// or http://; NULL is Amazon S3. access_key and secret_key: both, or both NULL for the
+ * credentials of the environment, a profile, or the machine. region: NULL is us-east-1. put_if returns TDB_ERR_CONFLICT if its condition does not hold.
+ */
 tidesdb_objstore_t *tidesdb_objstore_s3_create(const char *endpoint, const char *bucket,
                                                const char *prefix, const char *access_key,
                                                const char *secret_key, const char *region,
                                                int use_ssl, int use_path_style);
 
-/** Always returns NULL: S3 is not supported. The caller still owns the configuration. */
+/** As tidesdb_objstore_s3_create(). tls_ca_path is a file of PEM certificates that count beside those of the system. Bodies longer than multipart_threshold are
+ * uploaded in parts of multipart_part_size, at least 5 MiB; 0 is 8 MiB for both. The caller still owns the configuration. */
 tidesdb_objstore_t *tidesdb_objstore_s3_create_config(const tidesdb_objstore_s3_config_t *config);
 
 #ifdef __cplusplus

@@ -1,12 +1,16 @@
-//! Structure layouts and constants that C programs were compiled with. None of them may ever change. The layouts are checked for addresses
-//! of 64 bits: no program for shorter ones is older than this library.
+//! Structure layouts and constants that C programs were compiled with. None of them may ever change. They are compared with the lists
+//! `layout.golden`, for addresses of 64 bits, and `layout32.golden`, for 32, in `c-tests`, and so are the headers.
 
 mod config;
+pub mod extended;
 mod objstore;
 mod stats;
 
 pub use config::{Config, FamilyConfig};
-pub use objstore::{BACKEND_FS, BACKEND_S3, ListFn, Objstore, ObjstoreConfig, S3Config};
+pub use objstore::{
+    BACKEND_FS, BACKEND_S3, ETAG_BYTES, ListFn, Objstore, ObjstoreConfig, PUT_IF_MATCH, PUT_IF_NONE_MATCH,
+    PUT_OVERWRITE, S3Config,
+};
 pub use stats::{CacheStats, DbStats, FamilyStats};
 
 use std::ffi::{c_int, c_void};
@@ -83,3 +87,6 @@ pub struct CommitOp {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<CommitOp>() == 48);
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,15 @@ pub const BACKEND_FS: c_int = 0;
 /// Backend of a connector: S3.
 pub const BACKEND_S3: c_int = 1;
 
+/// Size of a buffer for an entity tag in bytes, including the terminating zero.
+pub const ETAG_BYTES: usize = 128;
+/// A put without a condition.
+pub const PUT_OVERWRITE: c_int = 0;
+/// A put of an object that does not exist.
+pub const PUT_IF_NONE_MATCH: c_int = 1;
+/// A put of an object that has a tag.
+pub const PUT_IF_MATCH: c_int = 2;
+
 /// Called for each object of a listing.
 pub type ListFn = unsafe extern "C" fn(*const c_char, usize, *mut c_void);
 

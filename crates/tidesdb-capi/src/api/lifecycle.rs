@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Db, RemoteOptions, SyncMode};
+use tidesdb::{Db, MergeOperator, RemoteOptions, SyncMode};
 
 use crate::abi::{Code, Config, ERR_MEMORY, ObjstoreConfig};
 use crate::connector::Connector;
@@ -12,7 +12,7 @@ use crate::failure::{Answer, answer, answer_or, invalid, last_text, told};
 use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
 use crate::pointer::{In, Out};
-use crate::state::{self, DATABASES, Database, Facts, SETTINGS_FAMILY};
+use crate::state::{self, DATABASES, Database, Facts, Order, SETTINGS_FAMILY};
 use crate::{callback, log, settings, system};
 
 /// Minimum time between two uploads of tables.
@@ -77,7 +77,24 @@ pub extern "C" fn tidesdb_open(config: In<Config>, db: Out<Handle>) -> Code {
     })
 }
 
+/// What the extended interface adds to the settings of an open.
+#[derive(Default)]
+pub(super) struct More {
+    pub(super) orders: Vec<Order>,
+    pub(super) operators: Vec<MergeOperator>,
+    pub(super) history_bytes: u64,
+    pub(super) read_only: bool,
+    pub(super) must_exist: bool,
+    pub(super) resources: Option<tidesdb::Resources>,
+    pub(super) must_be_new: bool,
+}
+
 pub(super) fn open(config: &Config) -> Answer<Handle> {
+    open_with(config, More::default())
+}
+
+/// Opens a database with settings of the extended interface.
+pub(super) fn open_with(config: &Config, more: More) -> Answer<Handle> {
     if config.db_path.is_null() {
         return Err(told!(ERR_MEMORY, "db_path is NULL"));
     }
@@ -91,12 +108,25 @@ pub(super) fn open(config: &Config) -> Answer<Handle> {
     system::check_parent(path)?;
     memory::settle();
     // Before the engine opens, so that messages of recovery and of a failed open are logged too.
-    let directory = (config.log_to_file != 0).then_some(path);
-    if directory.is_some() {
+    // One that must be new, and is not, is not touched: its log is that of another program.
+    let is_refused = more.must_be_new && path.join("CURRENT").exists();
+    let directory = (config.log_to_file != 0 && !is_refused).then_some(path);
+    if directory.is_some() && !more.must_exist && !more.read_only {
         let _ = std::fs::create_dir(path); // it may exist; if it cannot be created, the engine reports that
     }
     let messages = log::open(config.log_level, directory, config.log_truncation_at as u64);
-    let locked = Db::options(path)
+    let mut options = Db::options(path);
+    for operator in &more.operators {
+        options = options.merge_operator(operator.clone());
+    }
+    if let Some(resources) = &more.resources {
+        options = options.resources(resources);
+    }
+    let locked = options
+        .history_bytes(more.history_bytes)
+        .read_only(more.read_only)
+        .create_if_missing(!more.must_exist)
+        .error_if_exists(more.must_be_new)
         .sync(SyncMode::None)
         .memory_limit(config.max_memory_usage as u64)
         .cache_bytes(config.block_cache_size as u64)
@@ -112,15 +142,17 @@ pub(super) fn open(config: &Config) -> Answer<Handle> {
     let facts = Facts {
         path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         memory_limit: locked.memory_limit(),
-        has_cache: config.block_cache_size > 0,
+        has_cache: config.block_cache_size > 0 || more.resources.is_some(),
         unified: config.unified_memtable != 0,
         sync,
         merges: config.num_compaction_threads != 0,
         waits_at_close: config.finish_compactions_on_close != 0,
+        is_view: false,
         connector,
-        _messages: messages,
+        operators: more.operators,
+        _messages: Arc::new(messages),
     };
-    let database = Arc::new(Database::new(locked, facts)?);
+    let database = Arc::new(Database::new(locked, more.orders, facts)?);
     database.publish()
 }
 

@@ -13,3 +13,4 @@ pub mod iterators;
 pub mod maintenance;
 pub mod statistics;
 pub mod objstore;
+pub mod extended;

@@ -9,7 +9,7 @@
 //! carry, but it is never dereferenced: the index finds a slot, and the slot's generation must match the
 //! handle's. Each time a slot is freed, it gets a new generation, so a freed handle is refused even if its slot
 //! is reused, until the generation wraps after 2^21 uses. A value is lent to one thread at a time; a second
-//! thread gets `ERR_BUSY`.
+//! thread gets `ERR_BUSY`. A value that is freed while it is lent ends when it is given back: its handle is stale at once, and nothing waits.
 //!
 //! If addresses have 32 bits, the index has 16 and the generation 9: 65,536 handles of a kind, and a freed one is refused until its slot
 //! was used 512 times.
@@ -24,7 +24,7 @@ use std::sync::OnceLock;
 use tidesdb_sync::{Mutex, rank};
 
 pub(crate) use slot::Lent;
-use slot::{Slot, Taken};
+use slot::{Place, Slot, Taken};
 pub(crate) use window::{Front, Window};
 
 use crate::abi::{ERR_BUSY, ERR_MEMORY};
@@ -41,7 +41,7 @@ const FIRST_CHUNK: usize = 16;
 const CHUNKS: usize = (INDEX_BITS - FIRST_CHUNK.ilog2() + 1) as usize;
 const _: () = assert!(FIRST_CHUNK * ((1 << CHUNKS) - 1) >= 1 << INDEX_BITS);
 
-const STALE: Failure = invalid!("a handle is NULL, was freed, or is of another kind");
+pub(crate) const STALE: Failure = invalid!("a handle is NULL, was freed, or is of another kind");
 const BUSY: Failure =
     told!(ERR_BUSY, "this handle is in use by another thread or by the caller of this callback");
 
@@ -53,11 +53,17 @@ pub(crate) enum Kind {
     Family = 2,
     Transaction = 3,
     Iterator = 4,
+    /// Objects of the extended interface that one thread uses at a time.
+    Object = 5,
+    /// Iterators of the extended interface.
+    Scan = 6,
+    /// Objects of the extended interface that many threads use.
+    Shared = 7,
 }
 
 /// An opaque C handle, declared as a pointer. It is never dereferenced.
 #[repr(transparent)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Handle(usize);
 
 impl Handle {
@@ -68,6 +74,11 @@ impl Handle {
     #[cfg(feature = "fuzzing")]
     pub(crate) fn invented(bits: usize) -> Self {
         Self(bits)
+    }
+
+    /// A handle that a caller passed inside a structure.
+    pub(crate) fn of_word(word: usize) -> Self {
+        Self(word)
     }
 
     fn new(kind: Kind, generation: usize, index: usize) -> Self {
@@ -145,9 +156,10 @@ impl<T, F: Front> Table<T, F> {
 
     /// Returns the slot that `handle` refers to, if it exists.
     #[inline(always)]
-    fn slot(&self, handle: Handle) -> Option<&Slot<T, F>> {
+    fn slot(&self, handle: Handle) -> Option<Place<'_, T, F>> {
         let index = handle.aligned_index()?;
-        self.first.get(index).or_else(|| self.farther_slot(index))
+        let slot = self.first.get(index).or_else(|| self.farther_slot(index))?;
+        Some(Place { slot, table: self })
     }
 
     #[inline(never)]
@@ -156,12 +168,13 @@ impl<T, F: Front> Table<T, F> {
         self.chunks.get(chunk)?.get()?.get(at)
     }
 
-    fn place(&self, index: u32) -> &Slot<T, F> {
+    fn place(&self, index: u32) -> Place<'_, T, F> {
         let (chunk, at) = place_of(index as usize);
-        match chunk {
+        let slot = match chunk {
             0 => &self.first[at],
             _ => &self.chunks[chunk].get_or_init(|| indexes(chunk).map(|_| Slot::new()).collect())[at],
-        }
+        };
+        Place { slot, table: self }
     }
 
     /// Creates a handle for `value`, which belongs to `owner`.
@@ -169,8 +182,16 @@ impl<T, F: Front> Table<T, F> {
     /// # Errors
     /// `ERR_MEMORY` if about a million handles are in use, or 65,536 if addresses have 32 bits.
     pub(crate) fn insert(&self, value: T, owner: Handle) -> Answer<Handle> {
+        self.insert_shown(value, owner, |_| {})
+    }
+
+    /// Like [`Table::insert`]. `show` sets the front of the value.
+    ///
+    /// # Errors
+    /// As [`Table::insert`].
+    pub(crate) fn insert_shown(&self, value: T, owner: Handle, show: impl FnOnce(&F)) -> Answer<Handle> {
         // A thread that scans for the values of an owner may hold the slot briefly.
-        Ok(self.place(self.unused_index()?).take_any().fill(value, owner))
+        Ok(self.place(self.unused_index()?).take_any().fill(value, owner, show))
     }
 
     fn unused_index(&self) -> Answer<u32> {
@@ -182,7 +203,7 @@ impl<T, F: Front> Table<T, F> {
             return Err(told!(ERR_MEMORY, "all handles of this kind are in use: free some"));
         }
         let index = unused.fresh;
-        self.place(index).begin(Handle::new(self.kind, 0, index as usize));
+        self.place(index).slot.begin(Handle::new(self.kind, 0, index as usize));
         unused.fresh += 1;
         Ok(index)
     }
@@ -209,7 +230,15 @@ impl<T, F: Front> Table<T, F> {
     /// Returns the front of the value of `handle`; `None` if the handle is invalid or the value is lent.
     #[inline(always)]
     pub(crate) fn front(&self, handle: Handle) -> Option<&F> {
-        self.slot(handle)?.front(handle)
+        self.slot(handle)?.slot.front(handle)
+    }
+
+    /// Returns the front of the value of `handle`, whether or not the value is lent.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` if the handle is invalid.
+    pub(crate) fn front_even_lent(&self, handle: Handle) -> Answer<&F> {
+        self.slot(handle).and_then(|place| place.slot.front_even_lent(handle)).ok_or(STALE)
     }
 
     /// Runs `body` on the value of `handle`. Like [`Table::lend`], in fewer instructions.
@@ -227,30 +256,50 @@ impl<T, F: Front> Table<T, F> {
     #[cold]
     #[inline(never)]
     fn why_not(&self, handle: Handle) -> Failure {
-        self.slot(handle).map_or(STALE, |slot| slot.why_not(handle))
+        self.slot(handle).map_or(STALE, |place| place.slot.why_not(handle))
     }
 
-    /// Removes the value of `handle`; the handle is stale afterwards.
+    /// Lends the value of `handle` for its end. If it is lent to another caller now, it ends when that one gives it back, and the result is
+    /// `None`. In both cases the handle is stale afterwards.
     ///
     /// # Errors
-    /// Errors of [`Table::lend`].
-    pub(crate) fn remove(&self, handle: Handle) -> Answer<T> {
-        self.end(self.lend(handle)?).ok_or(STALE)
+    /// `ERR_INVALID_ARGS` if the handle is invalid.
+    pub(crate) fn lend_to_end(&self, handle: Handle) -> Answer<Option<Lent<'_, T, F>>> {
+        loop {
+            let place = self.slot(handle).ok_or(STALE)?;
+            if let Some(lent) = place.try_lend(handle) {
+                return Ok(Some(lent));
+            }
+            if place.slot.end_when_given_back(handle) {
+                return Ok(None);
+            }
+            if place.slot.front_even_lent(handle).is_none() {
+                return Err(STALE);
+            }
+        }
+    }
+
+    /// Removes the value of `handle`; the handle is stale afterwards. `None` if the value is lent: see [`Table::lend_to_end`].
+    ///
+    /// # Errors
+    /// As [`Table::lend_to_end`].
+    pub(crate) fn remove(&self, handle: Handle) -> Answer<Option<T>> {
+        Ok(self.lend_to_end(handle)?.and_then(|lent| self.end(lent)))
     }
 
     /// Like [`Table::remove`], also for a value that was shut. Only for tables in which no value is parked: an
     /// invented handle could wake one.
     ///
     /// # Errors
-    /// Errors of [`Table::lend`].
-    pub(crate) fn remove_shut(&self, handle: Handle) -> Answer<T> {
+    /// As [`Table::lend_to_end`].
+    pub(crate) fn remove_shut(&self, handle: Handle) -> Answer<Option<T>> {
         self.remove(handle).or_else(|failure| {
-            let lent = self.slot(handle).and_then(|slot| slot.wake(handle)).ok_or(failure)?;
-            self.end(lent).ok_or(STALE)
+            let lent = self.slot(handle).and_then(|place| place.wake(handle)).ok_or(failure)?;
+            Ok(self.end(lent))
         })
     }
 
-    /// Returns a clone of the value of `handle`. For values that many threads use at a time.
+    /// Returns a clone of the value of `handle`. For values that many threads use at a time, and that end by [`Table::retire`] only.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS` if the handle is invalid.
@@ -258,8 +307,10 @@ impl<T, F: Front> Table<T, F> {
     where
         T: Clone,
     {
-        let lent = self.slot(handle).and_then(|slot| slot.lend(handle)).ok_or(STALE)?;
-        Ok(lent.clone())
+        let lent = self.slot(handle).and_then(|place| place.lend(handle)).ok_or(STALE)?;
+        let clone = T::clone(&lent);
+        lent.give_back_shared();
+        Ok(clone)
     }
 
     /// Removes a value that other threads may be cloning. The first caller gets it.
@@ -291,7 +342,7 @@ impl<T, F: Front> Table<T, F> {
     /// [`Table::remove_shut`].
     pub(crate) fn shut_all(&self, owner: Handle) {
         let fresh = self.unused.lock().fresh;
-        (0..fresh).for_each(|index| self.place(index).shut_of(owner));
+        (0..fresh).for_each(|index| self.place(index).slot.shut_of(owner));
     }
 
     /// Like [`Table::shut_all`], but waits for values that are lent. No value is inserted for `owner` any more.
@@ -325,7 +376,7 @@ impl<T, F: Front> Table<T, F> {
     }
 
     /// Removes the values of all slots that `take` takes.
-    fn remove_taken<'t>(&'t self, take: impl Fn(&'t Slot<T, F>) -> Option<Taken<'t, T, F>>) -> Vec<T> {
+    fn remove_taken<'t>(&'t self, take: impl Fn(Place<'t, T, F>) -> Option<Taken<'t, T, F>>) -> Vec<T> {
         let mut removed = Vec::new();
         let fresh = self.unused.lock().fresh;
         for index in 0..fresh {

@@ -73,7 +73,7 @@ fn words_that_are_no_handles_are_refused_in_every_state() {
     let (woken, lent) = table.wake(parked).unwrap();
     assert_eq!(woken, next);
     drop(lent);
-    assert_eq!(table.remove(woken).unwrap(), 1);
+    assert_eq!(table.remove(woken).unwrap(), Some(1));
     all_refused(woken.next(), "empty");
     assert_eq!(code(table.lend(woken.next())), ERR_INVALID_ARGS, "a guess");
 }
@@ -82,7 +82,7 @@ fn words_that_are_no_handles_are_refused_in_every_state() {
 fn a_removed_handle_stays_stale_when_its_slot_is_used_again() {
     let table = table();
     let old = table.insert(1, OWNER).unwrap();
-    assert_eq!(table.remove(old).unwrap(), 1);
+    assert_eq!(table.remove(old).unwrap(), Some(1));
     let new = table.insert(2, OWNER).unwrap();
     assert_ne!(old, new);
     assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
@@ -99,7 +99,6 @@ fn a_value_is_lent_to_one_at_a_time() {
     let handle = table.insert(1, OWNER).unwrap();
     let lent = table.lend(handle).unwrap();
     assert_eq!(code(table.lend(handle)), ERR_BUSY);
-    assert_eq!(code(table.remove(handle)), ERR_BUSY);
     assert!(table.remove_all(OWNER).is_empty(), "a lent value stays");
     drop(lent);
     assert!(table.remove_all(STRANGER).is_empty());
@@ -117,7 +116,7 @@ fn a_parked_value_is_kept_under_another_handle() {
     assert_eq!(*lent, 7);
     drop(lent);
     assert_ne!(new, old);
-    assert_eq!(table.remove(new).unwrap(), 7);
+    assert_eq!(table.remove(new).unwrap(), Some(7));
 }
 
 #[test]
@@ -137,12 +136,88 @@ fn a_shut_value_is_kept_until_it_is_freed() {
     let again = table.insert(4, OWNER).unwrap();
     table.shut_all(OWNER);
     table.shut_all(OWNER);
-    assert_eq!(table.remove_shut(again).unwrap(), 4);
+    assert_eq!(table.remove_shut(again).unwrap(), Some(4));
     assert_eq!(code(table.remove_shut(again)), ERR_INVALID_ARGS, "a second time");
-    assert_eq!(table.remove_shut(theirs).unwrap(), 2, "one that is not shut");
-    let busy = table.insert(5, OWNER).unwrap();
-    let _in_use = table.lend(busy).unwrap();
-    assert_eq!(code(table.remove_shut(busy)), ERR_BUSY);
+    assert_eq!(table.remove_shut(theirs).unwrap(), Some(2), "one that is not shut");
+}
+
+/// Whichever way a loan ends, the value that was freed meanwhile ends with it, once, and its slot is used again.
+#[test]
+fn a_value_that_is_freed_while_it_is_lent_ends_with_the_loan() {
+    type Counted = Table<Arc<()>>;
+    type Way = fn(&Counted, Lent<'_, Arc<()>>);
+    let ways: [Way; 3] =
+        [|_, lent| drop(lent), |_, lent| lent.give_back(), |table, lent| drop(table.end(lent))];
+    let (table, value) = (Counted::new(Kind::Object), Arc::new(()));
+    for give_back in ways {
+        let handle = table.insert(Arc::clone(&value), OWNER).unwrap();
+        let lent = table.lend(handle).unwrap();
+        assert_eq!(table.remove(handle).unwrap(), None);
+        for _ in 0..2 {
+            assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS, "it is stale at once");
+            assert_eq!(code(table.remove(handle)), ERR_INVALID_ARGS, "a second time");
+            assert!(table.front(handle).is_none() && table.front_even_lent(handle).is_err());
+        }
+        table.shut_all(OWNER);
+        assert!(table.remove_all(OWNER).is_empty(), "the loan goes on");
+        assert_eq!(Arc::strong_count(&value), 2);
+        give_back(&table, lent);
+        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(code(table.remove(handle)), ERR_INVALID_ARGS);
+        let next = table.insert(Arc::clone(&value), OWNER).unwrap();
+        assert_eq!(next.index(), 0, "the slot is used again");
+        assert!(table.unused.lock().again.is_empty(), "and is free once");
+        assert!(table.remove(next).unwrap().is_some());
+    }
+}
+
+/// A close waits for the loan, and finds nothing then.
+#[test]
+fn the_end_of_an_owner_waits_for_a_value_that_ends_with_its_loan() {
+    let (table, value) = (Table::<Arc<()>>::new(Kind::Object), Arc::new(()));
+    let handle = table.insert(Arc::clone(&value), OWNER).unwrap();
+    let lent = table.lend(handle).unwrap();
+    assert_eq!(table.remove_shut(handle).unwrap(), None);
+    std::thread::scope(|scope| {
+        let ender = scope.spawn(|| {
+            table.await_and_shut_all(OWNER);
+            let left = table.await_and_remove_all(OWNER).len();
+            (left, Arc::strong_count(&value))
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!ender.is_finished());
+        drop(lent);
+        assert_eq!(ender.join().unwrap(), (0, 1));
+    });
+}
+
+/// Calls of one thread and the free of another one meet at any place: each value ends exactly once, soon.
+#[test]
+fn each_value_ends_once_while_another_thread_uses_it() {
+    const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
+    let (table, value) = (Table::<Arc<()>>::new(Kind::Object), Arc::new(()));
+    let (begin, end) = (Barrier::new(2), Barrier::new(2));
+    let current = Mutex::<_, { rank::C_HANDLES }>::new(Handle::NULL);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                begin.wait();
+                let handle = *current.lock();
+                while table.with(handle, |_| Ok(())).is_ok() {}
+                end.wait();
+            }
+        });
+        for round in 0..ROUNDS {
+            let handle = table.insert(Arc::clone(&value), OWNER).unwrap();
+            *current.lock() = handle;
+            begin.wait();
+            (0..round % 64).for_each(|_| std::hint::spin_loop());
+            table.remove(handle).unwrap();
+            end.wait();
+            assert_eq!(Arc::strong_count(&value), 1);
+        }
+    });
+    assert_eq!(table.unused.lock().fresh, 1);
 }
 
 #[test]
@@ -206,7 +281,7 @@ fn each_value_is_freed_once_while_another_thread_shuts_it() {
         for _ in 0..ROUNDS {
             let handle = receiver.recv().unwrap();
             begin.wait();
-            assert_eq!(table.remove_shut(handle).unwrap(), 7);
+            assert_eq!(table.remove_shut(handle).unwrap(), Some(7));
             begin.wait();
         }
     });
@@ -284,7 +359,7 @@ fn removing_the_values_of_one_owner_never_touches_those_of_another() {
         for n in 0..ROUNDS {
             // The next value reuses this slot, which still has the first owner until then.
             let passing = table.insert(Arc::clone(&value), OWNER).unwrap();
-            if n % 1024 != 0 && table.remove(passing).is_ok() {
+            if n % 1024 != 0 && matches!(table.remove(passing), Ok(Some(_))) {
                 removed.fetch_add(1, Ordering::Relaxed);
             }
             let handle = table.insert(Arc::clone(&value), owner).unwrap();

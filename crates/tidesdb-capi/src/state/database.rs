@@ -14,11 +14,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidesdb::internals::types::FamilyId;
-use tidesdb::{Db, FamilyOptions, LockedDb, SyncMode};
+use tidesdb::{Db, FamilyOptions, LockedDb, MergeOperator, SyncMode};
 use tidesdb_sync::{Mutex, MutexGuard, rank};
 
+use super::committer::Committer;
 use super::orders::{Order, Orders};
-use super::{CLOSED, DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction, family};
+use super::{
+    CLOSED, DATABASES, FAMILIES, Family, ITERATORS, OBJECTS, SCANS, SHARED, TRANSACTIONS, Transaction, family,
+};
 use crate::abi::{
     ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
 };
@@ -51,10 +54,14 @@ pub(crate) struct Facts {
     pub(crate) merges: bool,
     /// True if closing waits for merges that are due.
     pub(crate) waits_at_close: bool,
+    /// True for a view of a reader beside the writer.
+    pub(crate) is_view: bool,
     /// The object store, destroyed when the database is closed.
     pub(crate) connector: Option<Arc<Connector>>,
+    /// The merge operators of the program.
+    pub(crate) operators: Vec<MergeOperator>,
     /// Keeps the log destination open while the database is open.
-    pub(crate) _messages: Messages,
+    pub(crate) _messages: Arc<Messages>,
 }
 
 /// The bytes written by each transaction.
@@ -82,6 +89,8 @@ pub(crate) struct Database {
     /// Held by a thread that changes the list of families, so that a name refers to one family throughout the
     /// call.
     catalog: Mutex<(), { rank::C_CATALOG }>,
+    /// Commits batches in the background.
+    committer: Committer,
     facts: Facts,
     /// The calls that use the database or a family of it; shut once it is closed.
     calls: Arc<Gate>,
@@ -93,21 +102,35 @@ impl Database {
     ///
     /// # Errors
     /// The engine's errors.
-    pub(crate) fn new(locked: LockedDb, facts: Facts) -> Answer<Self> {
-        let this = Self {
+    pub(crate) fn new(locked: LockedDb, orders: Vec<Order>, facts: Facts) -> Answer<Self> {
+        let awaiting = locked.missing_comparators()?;
+        let this = Self::unopened(Some(locked), awaiting, facts);
+        orders.into_iter().try_for_each(|order| this.orders.add(order))?;
+        this.open_if_complete(&mut this.locked.lock())?;
+        Ok(this)
+    }
+
+    /// Creates the database of a view of a reader, which is open already.
+    pub(super) fn of_view(view: Db, facts: Facts) -> Self {
+        let this = Self::unopened(None, Vec::new(), facts);
+        let _ = this.engine.set(Ok(view)); // it is empty
+        this
+    }
+
+    fn unopened(locked: Option<LockedDb>, awaiting: Vec<(String, String)>, facts: Facts) -> Self {
+        Self {
             engine: OnceLock::new(),
-            awaiting: locked.missing_comparators()?,
-            locked: Mutex::new(Some(locked)),
+            awaiting,
+            locked: Mutex::new(locked),
             orders: Orders::default(),
+            committer: Committer::default(),
             families: Mutex::default(),
             transactions: Mutex::default(),
             catalog: Mutex::default(),
             facts,
             calls: Arc::default(),
             handle: OnceLock::new(),
-        };
-        this.open_if_complete(&mut this.locked.lock())?;
-        Ok(this)
+        }
     }
 
     /// Opens the engine if all comparators that it needs are registered.
@@ -178,6 +201,22 @@ impl Database {
     #[inline]
     pub(super) fn sync(&self) -> SyncMode {
         self.facts.sync
+    }
+
+    /// Returns the thread that commits batches in the background.
+    pub(super) fn committer(&self) -> &Committer {
+        &self.committer
+    }
+
+    /// Returns the merge operator called `name`: a built-in one or one of the program.
+    ///
+    /// # Errors
+    /// `ERR_NOT_FOUND`.
+    fn operator(&self, name: &str) -> Answer<MergeOperator> {
+        let registered = || self.facts.operators.iter().find(|operator| operator.name() == name).cloned();
+        MergeOperator::by_name(name)
+            .or_else(registered)
+            .ok_or(told!(ERR_NOT_FOUND, "no merge operator has this name: pass it to tidesdb_x_open"))
     }
 
     /// Returns whether there is a block cache.
@@ -302,6 +341,33 @@ impl Database {
     /// `ERR_INVALID_ARGS` for an invalid name or setting, `ERR_NOT_FOUND` for a comparator that is not
     /// registered, `ERR_EXISTS`; the engine's errors.
     pub(crate) fn create(self: &Arc<Self>, name: &str, config: &FamilyConfig) -> Answer {
+        self.create_with(name, config, FamilyOptions::default()).map(drop)
+    }
+
+    /// Creates a family with a merge operator and a default expiry. Returns its handle.
+    ///
+    /// # Errors
+    /// As [`Database::create`]; `ERR_NOT_FOUND` for an unknown operator.
+    pub(crate) fn create_more(
+        self: &Arc<Self>,
+        name: &str,
+        config: &FamilyConfig,
+        operator: Option<&str>,
+        default_ttl: Duration,
+    ) -> Answer<Handle> {
+        let mut base = FamilyOptions::default().default_ttl(default_ttl);
+        if let Some(operator) = operator {
+            base = base.merge_operator(self.operator(operator)?);
+        }
+        self.create_with(name, config, base)
+    }
+
+    fn create_with(
+        self: &Arc<Self>,
+        name: &str,
+        config: &FamilyConfig,
+        base: FamilyOptions,
+    ) -> Answer<Handle> {
         callback::not_in_order()?;
         check_name(name)?;
         if self.missing().any(|(family, _)| family == name) {
@@ -309,7 +375,7 @@ impl Database {
         }
         let order_name = text_of(&config.comparator_name)?;
         let order = self.orders.find(&order_name)?;
-        let options = settings::options(config, FamilyOptions::default().comparator(order))?;
+        let options = settings::options(config, base.comparator(order))?;
         let mut config = *config;
         put_text(&mut config.comparator_name, &order_name);
         let context = bytes_of(&config.comparator_ctx_str); // both arrays may lack the terminating zero
@@ -323,7 +389,7 @@ impl Database {
         let mut families = self.families.lock();
         let engine = engine.create_family(name, options)?;
         self.keep_settings(&engine, &config)?;
-        self.adopt(&mut families, engine, &config).map(drop)
+        Ok(self.adopt(&mut families, engine, &config)?.0)
     }
 
     /// Creates a family `new` with the contents and settings of `source`.
@@ -370,7 +436,7 @@ impl Database {
     fn drop_one(&self, catalog: MutexGuard<'_, ()>, handle: Handle, family: &Family) -> Answer {
         let engine = self.engine()?;
         engine.drop_family(&family.engine().name())?;
-        let hook = family.drop_handle();
+        let (hook, filter) = family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
         // Freed transactions that are parked in other threads would keep the family alive, and with it its
@@ -382,6 +448,7 @@ impl Database {
         }
         drop(catalog);
         family::end(hook);
+        filter.iter().for_each(|filter| filter.end());
         Ok(())
     }
 
@@ -446,7 +513,10 @@ impl Database {
     /// Unreadable text, which older versions could write, must not make the family inaccessible.
     fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
         let options = family.current_options();
-        let Some(kept) = self.engine()?.default_family().get(&settings_key(family))? else {
+        // A view of a database of another program has no such family.
+        let own = self.engine()?.family(SETTINGS_FAMILY);
+        let kept = own.ok().map(|own| own.get(&settings_key(family))).transpose()?.flatten();
+        let Some(kept) = kept else {
             return Ok(settings::of_engine(&options));
         };
         match settings::from_text(SETTINGS_FAMILY, &String::from_utf8_lossy(&kept), SECTION) {
@@ -473,21 +543,31 @@ impl Database {
     /// The engine's errors.
     pub(crate) fn close(self: &Arc<Self>) -> Answer {
         self.calls.shut();
+        self.committer.end();
         drop(self.locked.lock().take()); // waits for a registration that is opening the engine
         // Iterators stay in memory until they are freed, because their callers may still read the keys and values they lent.
         ITERATORS.shut_all(self.handle());
+        SCANS.shut_all(self.handle());
         drop(TRANSACTIONS.remove_all(self.handle()));
+        drop(OBJECTS.remove_all(self.handle()));
+        drop(SHARED.remove_all(self.handle()));
+        let mut filters = Vec::new();
         for (_, (handle, family)) in self.families.lock().drain() {
-            let _ = family.drop_handle(); // the wait for transactions below includes those that call it
+            let (_, filter) = family.drop_handle(); // the waits below include the calls that run the hook
+            filters.extend(filter);
             FAMILIES.retire(handle);
         }
         let closed = self.engine().map_or(Ok(()), |engine| {
+            if self.facts.is_view {
+                return Ok(()); // other handles may show the same view
+            }
             while self.facts.waits_at_close && engine.stats().jobs_pending > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             engine.clone().close()
         });
         self.wait_for_calls();
+        filters.iter().for_each(|filter| filter.end());
         if let Some(connector) = &self.facts.connector {
             connector.retire();
         }
@@ -501,6 +581,9 @@ impl Database {
         self.calls.wait();
         drop(TRANSACTIONS.await_and_remove_all(self.handle()));
         ITERATORS.await_and_shut_all(self.handle());
+        SCANS.await_and_shut_all(self.handle());
+        drop(OBJECTS.await_and_remove_all(self.handle()));
+        drop(SHARED.await_and_remove_all(self.handle()));
     }
 }
 

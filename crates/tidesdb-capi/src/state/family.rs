@@ -9,9 +9,10 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::CLOSED;
 use super::database::Database;
+use crate::abi::extended;
 use crate::abi::{FamilyConfig, HookFn};
-use crate::callback::{Context, Hook};
-use crate::failure::Answer;
+use crate::callback::{Context, Filter, Hook, HookKind};
+use crate::failure::{Answer, invalid};
 use crate::pointer::put_text;
 use crate::settings;
 
@@ -35,6 +36,8 @@ struct Settings {
     config: FamilyConfig,
     /// The hook that the engine has.
     hook: Option<Arc<Hook>>,
+    /// The filter that the engine has.
+    filter: Option<Arc<Filter>>,
 }
 
 // SAFETY: the pointers in it are only stored and passed back. The caller guarantees the properties of the
@@ -49,7 +52,7 @@ impl Family {
         Self {
             engine,
             database,
-            config: Mutex::new(Settings { config: *config, hook }),
+            config: Mutex::new(Settings { config: *config, hook, filter: None }),
             sync: AtomicU64::new(word(settings::sync_mode(config))),
             dropped: AtomicBool::new(false),
         }
@@ -88,9 +91,11 @@ impl Family {
     /// Marks the handle as dropped. Returns the hook that the family had, for [`Hook::end`]: the caller may free its context
     /// after the drop.
     #[must_use]
-    pub(super) fn drop_handle(&self) -> Option<Arc<Hook>> {
+    pub(super) fn drop_handle(&self) -> (Option<Arc<Hook>>, Option<Arc<Filter>>) {
         self.dropped.store(true, Ordering::Release);
-        self.exchange_hook(&mut self.config.lock(), None)
+        let mut settings = self.config.lock();
+        self.engine.set_compaction_filter(None);
+        (self.exchange_hook(&mut settings, None), settings.filter.take())
     }
 
     /// Returns the settings with the current name of the family.
@@ -151,6 +156,46 @@ impl Family {
         end(old);
     }
 
+    /// Sets a hook of the extended interface, in the place of any other.
+    pub(crate) fn set_extended_hook(&self, function: extended::HookFn, context: Context) {
+        let hook = Hook::new(HookKind::Extended(function), context);
+        let mut settings = self.config.lock();
+        settings.config.commit_hook_fn = None;
+        let old = self.exchange_hook(&mut settings, Some(hook));
+        drop(settings);
+        end(old);
+    }
+
+    /// Sets or removes the filter. The old one does not run any more when this returns, unless the call comes from a function of the caller.
+    pub(crate) fn set_filter(&self, filter: Option<Arc<Filter>>) {
+        let mut settings = self.config.lock();
+        self.engine.set_compaction_filter(filter.as_ref().map(Filter::for_engine));
+        let old = std::mem::replace(&mut settings.filter, filter);
+        drop(settings);
+        old.iter().for_each(|old| old.end());
+    }
+
+    /// Changes a setting that the structure of the base interface does not have.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for another setting or a value out of its domain; the engine's errors if it is to be stored.
+    pub(crate) fn change(&self, name: &str, value: u64, keep: bool) -> Answer {
+        if !EXTENDED_SETTINGS.contains(&name) {
+            return Err(invalid!(
+                "this setting does not exist, or is a field of tidesdb_column_family_config_t: tidesdb_cf_update_runtime_config \
+                 changes those"
+            ));
+        }
+        let _settings = self.config.lock();
+        let mut options = self.engine.current_options();
+        options.set(name, value)?;
+        match keep {
+            true => self.engine.change_options(options)?,
+            false => self.engine.change_options_until_close(options)?,
+        }
+        Ok(())
+    }
+
     /// Gives the engine another hook. Returns the old one, which is to be ended when no lock is held.
     #[must_use]
     fn exchange_hook(&self, settings: &mut Settings, hook: Option<Arc<Hook>>) -> Option<Arc<Hook>> {
@@ -158,6 +203,10 @@ impl Family {
         std::mem::replace(&mut settings.hook, hook)
     }
 }
+
+/// The settings that [`Family::change`] changes.
+const EXTENDED_SETTINGS: [&str; 5] =
+    ["table_bytes", "vlog_file_bytes", "value_garbage_percent", "default_ttl", "tiered_runs_max"];
 
 /// Ends a hook that was exchanged for another one.
 pub(super) fn end(hook: Option<Arc<Hook>>) {
@@ -167,7 +216,9 @@ pub(super) fn end(hook: Option<Arc<Hook>>) {
 }
 
 fn hook_of(config: &FamilyConfig) -> Option<Arc<Hook>> {
-    config.commit_hook_fn.map(|function| Hook::new(function, Context::new(config.commit_hook_ctx)))
+    config
+        .commit_hook_fn
+        .map(|function| Hook::new(HookKind::Base(function), Context::new(config.commit_hook_ctx)))
 }
 
 fn word(mode: SyncMode) -> u64 {

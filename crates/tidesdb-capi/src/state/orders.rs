@@ -74,7 +74,8 @@ impl Orders {
 }
 
 impl Order {
-    fn comparator(&self) -> Comparator {
+    /// Returns the comparator for the engine.
+    pub(crate) fn comparator(&self) -> Comparator {
         callback::comparator(&settings::engine_name(&self.name), self.function, self.context)
     }
 }

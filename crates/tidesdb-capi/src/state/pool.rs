@@ -62,12 +62,12 @@ fn take(database: Handle) -> Option<Parked> {
     taken.ok().flatten()
 }
 
-/// Ends a transaction; uncommitted writes are discarded.
+/// Ends a transaction; uncommitted writes are discarded. If a call uses it now, it ends with that call.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS`, `ERR_BUSY`.
+/// `ERR_INVALID_ARGS`.
 pub(crate) fn end(handle: Handle) -> Answer {
-    let mut transaction = TRANSACTIONS.lend(handle)?;
+    let Some(mut transaction) = TRANSACTIONS.lend_to_end(handle)? else { return Ok(()) };
     if !transaction.is_usable() {
         drop(TRANSACTIONS.end(transaction));
         return Ok(());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidesdb::{Db, Isolation, SyncMode};
 
-use super::{Database, Facts, Transaction};
+use super::{DATABASES, Database, Facts, Transaction, beside};
 use crate::abi::{Config, FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
 use crate::{log, settings};
 
@@ -22,11 +22,13 @@ fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
         sync: settings::unified_sync_mode(&config).expect("a mode that is known"),
         merges: true,
         waits_at_close: false,
+        is_view: false,
         connector: None,
-        _messages: log::open(99, None, 0),
+        operators: Vec::new(),
+        _messages: Arc::new(log::open(99, None, 0)),
     };
     let locked = Db::options(dir.path()).sync(SyncMode::None).background_threads(0).lock().expect("lock");
-    let database = Arc::new(Database::new(locked, facts).expect("open"));
+    let database = Arc::new(Database::new(locked, Vec::new(), facts).expect("open"));
     database.publish().expect("a handle");
     database
 }
@@ -104,4 +106,24 @@ fn the_list_of_transactions_does_not_grow_with_freed_ones() {
     drop(kept);
     assert_eq!(database.transaction_bytes(), 0);
     database.close().expect("close");
+}
+
+/// A database that no C program has written has no family with settings.
+#[test]
+fn a_reader_shows_a_database_of_another_program() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Db::open(dir.path()).expect("open");
+    db.put("whale", "blue").expect("put");
+    let (options, path) = (Db::options(dir.path()), dir.path().to_owned());
+    let messages = Arc::new(log::open(99, None, 0));
+    let reader = beside::open(options, path, Vec::new(), true, messages).expect("a reader");
+    let view = beside::refresh(reader).expect("a view");
+    let database = DATABASES.share(view).expect("the view");
+    assert_eq!(database.names().expect("names"), ["default"]);
+    let (_, family) = database.family("default").expect("the family");
+    assert_eq!(family.engine().get("whale").expect("get").as_deref(), Some(&b"blue"[..]));
+    database.close().expect("close");
+    beside::close(reader).expect("close");
+    assert!(beside::close(reader).is_err());
+    db.close().expect("close");
 }

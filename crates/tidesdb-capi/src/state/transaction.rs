@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use tidesdb::{Isolation, Savepoint, WriteOptions};
+use tidesdb::{Isolation, Savepoint, SeqNo, SyncMode, WriteOptions};
 
 use super::family::{Family, stricter};
 use super::savepoints::Savepoints;
-use super::{Database, FAMILIES};
+use super::{Database, FAMILIES, NO_KEY};
 use crate::abi::{Code, ERR_MEMORY, ERR_NOT_FOUND};
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
@@ -29,7 +29,6 @@ const ENDED: Failure = invalid!("the transaction has ended: call tidesdb_txn_res
 /// Reads of an ended transaction have their own code.
 const ENDED_FOR_READING: Failure =
     told!(ERR_MEMORY, "the transaction has ended: call tidesdb_txn_reset to restart it");
-const NO_KEY: Failure = told!(ERR_NOT_FOUND, "no such key");
 
 /// The last second at which a row can expire.
 const SECONDS_MAX: u64 = ((1 << 48) - 1) / 1000;
@@ -221,6 +220,36 @@ impl Transaction {
         if found { Ok(()) } else { Err(NO_KEY) }
     }
 
+    /// Returns the engine's transaction and family, and the database, for reads of the extended interface.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for a stale family and after the end.
+    #[inline]
+    pub(super) fn for_reading(
+        &mut self,
+        family: Handle,
+    ) -> Answer<(&tidesdb::Transaction, &tidesdb::Family, &Arc<Database>)> {
+        self.check_active()?;
+        self.meet(family)?;
+        Ok((&self.engine, self.known[0].family.engine(), &self.database))
+    }
+
+    /// Adds a write of the extended interface.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for a stale family and after the end; those of `write`.
+    pub(crate) fn write(
+        &mut self,
+        family: Handle,
+        write: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> Answer,
+    ) -> Answer {
+        self.check_active()?;
+        self.meet(family)?;
+        let done = write(&mut self.engine, self.known[0].family.engine());
+        self.note_write(); // a range may have been written in part
+        done
+    }
+
     /// Returns a cursor over a family, which includes the transaction's own writes.
     ///
     /// # Errors
@@ -253,18 +282,26 @@ impl Transaction {
     /// # Errors
     /// `ERR_CONFLICT`; the engine's errors; `ERR_INVALID_ARGS` after its end.
     pub(crate) fn commit(&mut self) -> Answer {
+        self.commit_at(None).map(drop)
+    }
+
+    /// Like [`Transaction::commit`], with the sync mode `sync` if there is one. Returns the sequence number of the commit.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub(crate) fn commit_at(&mut self, sync: Option<SyncMode>) -> Answer<SeqNo> {
         match &self.phase {
             Phase::Active => {}
             Phase::Failed(failure) => return Err(failure.clone()),
             Phase::Committed | Phase::RolledBack => return Err(ENDED),
         }
         let written = self.known.iter().filter(|known| known.written);
-        let sync = written.fold(self.database.sync(), |sync, known| stricter(sync, known.family.sync()));
-        match self.engine.commit_with(&WriteOptions::default().sync(sync)) {
-            Ok(_) => {
+        let kept = written.fold(self.database.sync(), |sync, known| stricter(sync, known.family.sync()));
+        match self.engine.commit_with(&WriteOptions::default().sync(sync.unwrap_or(kept))) {
+            Ok(seq) => {
                 self.phase = Phase::Committed;
                 self.count_bytes();
-                Ok(())
+                Ok(seq)
             }
             Err(e) => {
                 let failure = Failure::from(e);

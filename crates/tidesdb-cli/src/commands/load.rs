@@ -1,30 +1,33 @@
 //! `tidesdb load`: loads the rows of a file into a family.
 //!
-//! Rows are committed in batches, in the order of the input, so an interrupted load leaves a prefix of the input.
+//! Rows are committed in batches, or in sorted tables, in the order of the input, so an interrupted load leaves a prefix of the input; or, of
+//! rows that were sorted first, some.
 //! The last of several rows with the same key wins.
 
+mod loader;
+mod sorter;
+
 use std::cell::Cell;
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::json;
-use tidesdb::{Family, SyncMode, WriteBatch, WriteOptions};
 
+use self::loader::{Because, Limits, Loader, Tally};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::format::{self, Counted, CsvRows, Format, JsonlRows, Row, RowError, Rows, TsvRows};
+use crate::format::{self, Counted, CsvRows, Format, JsonlRows, RowError, Rows, TsvRows};
 use crate::host;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::text::{count, rates, size};
+use crate::text::{count, grouped, rates, size};
 
 /// Load rows from a TSV, CSV or JSON lines file
 ///
 /// The database is created if it does not exist. Unless --sync is given, everything is made durable once, at the end. A row
-/// whose key exists already replaces its value; the number of such rows is printed. The expiry of rows is read as `dump` writes it:
+/// whose key exists already replaces its value; the number of such rows is printed. Rows that come in key order are written as
+/// tables, which is faster, unless --sync is full or interval. The expiry of rows is read as `dump` writes it:
 /// \@SECONDS after the value in TSV, the column or member "expiry" in CSV and JSON lines.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Load {
@@ -56,23 +59,7 @@ pub(crate) struct Load {
     skip_bad: bool,
 }
 
-/// A batch is committed when it has this many rows ...
-const BATCH_ROWS: usize = 1000;
-/// ... or this many bytes.
-const BATCH_BYTES: usize = 4 << 20;
 const READ_BYTES: usize = 1 << 20;
-
-/// Result of a load.
-#[derive(Debug, Default)]
-struct Tally {
-    rows: u64,
-    bytes: u64,
-    replaced: u64,
-    bad: u64,
-    first_bad: Option<String>,
-    /// Rows whose value ends with a carriage return.
-    returns: u64,
-}
 
 /// An open input.
 struct Input {
@@ -90,12 +77,16 @@ impl Load {
         let started = host::now();
         let mut input = self.open()?;
         let progress = Progress::new(input.total);
-        let mut loader = Loader::new(session, &family)?;
-        let result =
-            self.feed(&mut *input.rows, &mut loader, |tally| progress.update(tally.rows, input.read.get()));
+        let mut loader = Loader::new(session, &family, Limits::default())?;
+        let left = || input.total.map_or(0, |total| total.saturating_sub(input.read.get()));
+        let shown = |rows| progress.update(rows, input.read.get());
+        let mut result = self.feed(&mut *input.rows, &mut loader, left, shown);
         // Keep the rows before a malformed one.
-        if let Err(LoadError::Row(_)) = &result {
-            loader.commit()?;
+        if let Ok(()) | Err(LoadError::Row(_)) = &result {
+            if loader.sorts() {
+                progress.say("writing sorted rows");
+            }
+            result = loader.commit().map_err(LoadError::Engine).and(result);
         }
         result.map_err(|e| self.explain(e, loader.tally.rows))?;
         progress.say("syncing");
@@ -160,25 +151,30 @@ impl Load {
         }
     }
 
-    /// Reads all rows into `loader`; calls `shown` with the tally after each batch.
+    /// Reads all rows into `loader`; calls `shown` with the number of rows after each batch. `left` returns how many bytes of the input
+    /// are left, as far as that is known. The last rows are not committed.
     fn feed(
         &self,
         rows: &mut dyn Rows,
         loader: &mut Loader<'_>,
-        shown: impl Fn(&Tally),
+        left: impl Fn() -> u64,
+        shown: impl Fn(u64),
     ) -> Result<(), LoadError> {
         loop {
             let full = match rows.next_row() {
-                Ok(None) => break,
-                Ok(Some(row)) => match loader.add(&row) {
-                    Ok(full) => full,
-                    // If the engine rejects a row, such as one with an empty key, the row is malformed.
-                    Err(tidesdb::Error::InvalidArgument { what }) => {
-                        self.bad(row.line, what.to_string(), &mut loader.tally)?;
-                        false
+                Ok(None) => return Ok(()),
+                Ok(Some(row)) => {
+                    loader.turn(&row, &left).map_err(LoadError::Engine)?;
+                    match loader.add(&row) {
+                        Ok(full) => full,
+                        // If the engine rejects a row, such as one with an empty key, the row is malformed.
+                        Err(tidesdb::Error::InvalidArgument { what }) => {
+                            self.bad(row.line, what.to_string(), &mut loader.tally)?;
+                            false
+                        }
+                        Err(e) => return Err(LoadError::Engine(e)),
                     }
-                    Err(e) => return Err(LoadError::Engine(e)),
-                },
+                }
                 Err(RowError::Bad { line, why }) => {
                     self.bad(line, why, &mut loader.tally)?;
                     false
@@ -186,11 +182,10 @@ impl Load {
                 Err(e) => return Err(LoadError::Row(e)),
             };
             if full {
-                loader.commit().map_err(LoadError::Engine)?;
-                shown(&loader.tally);
+                loader.step().map_err(LoadError::Engine)?;
+                shown(loader.added());
             }
         }
-        loader.commit().map_err(LoadError::Engine)
     }
 
     fn bad(&self, line: u64, why: String, tally: &mut Tally) -> Result<(), LoadError> {
@@ -233,6 +228,7 @@ fn tell(tally: &Tally, secs: f64, json: bool, out: &mut Out<'_>) -> Outcome<()> 
     if json {
         return out.json(&json!({
             "rows": tally.rows, "bytes": tally.bytes, "seconds": secs, "replaced": tally.replaced, "bad": tally.bad,
+            "sorted": tally.sorted, "sorted_first": tally.sorted_first, "unsorted_line": unsorted_line(tally),
         }));
     }
     let rows = count(tally.rows, "row", "rows");
@@ -246,77 +242,43 @@ fn tell(tally: &Tally, secs: f64, json: bool, out: &mut Out<'_>) -> Outcome<()> 
             count(tally.bad, "malformed row", "malformed rows")
         ))?;
     }
+    if let Some(way) = way(tally) {
+        out.line(way)?;
+    }
     Ok(())
 }
 
-/// Collects rows into batches and commits them.
-struct Loader<'a> {
-    session: &'a Session,
-    family: &'a Family,
-    options: WriteOptions,
-    batch: WriteBatch,
-    batch_replaced: u64,
-    seen: Seen,
-    tally: Tally,
-}
-
-impl<'a> Loader<'a> {
-    fn new(session: &'a Session, family: &'a Family) -> Outcome<Self> {
-        let options = session.write_options(SyncMode::None);
-        let (batch, tally) = (WriteBatch::new(), Tally::default());
-        Ok(Self { session, family, options, batch, batch_replaced: 0, seen: Seen::new(family)?, tally })
-    }
-
-    /// Adds a row; returns whether the batch is full.
-    fn add(&mut self, row: &Row<'_>) -> tidesdb::Result<bool> {
-        self.batch.put_expiring(self.family, row.key, row.value, format::moment_of(row.expiry))?;
-        self.batch_replaced += u64::from(self.seen.is_there(self.family, row.key)?);
-        self.tally.returns += u64::from(row.value.last() == Some(&b'\r'));
-        Ok(self.batch.len() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES)
-    }
-
-    fn commit(&mut self) -> tidesdb::Result<()> {
-        let rows = self.batch.len() as u64;
-        self.session.db.write_with(&mut self.batch, &self.options)?;
-        self.tally.rows += rows;
-        self.tally.replaced += std::mem::take(&mut self.batch_replaced);
-        self.seen.committed();
-        Ok(())
+/// Returns the line whose row does not come after the one before it; `None` if that was not checked, or there is none.
+fn unsorted_line(tally: &Tally) -> Option<u64> {
+    match tally.batches {
+        Some(Because::Order(line)) => Some(line),
+        _ => None,
     }
 }
 
-/// Detects keys of the input that already exist, in the family or in an earlier row.
-///
-/// A key above all others needs no lookup, so sorted input costs nothing. Memory use is that of a batch.
-struct Seen {
-    /// The largest key of the family and the rows so far; empty if there is none.
-    largest: Vec<u8>,
-    /// Hashes of the keys of this batch, which are not visible in the family yet.
-    pending: HashSet<u64>,
-    hasher: RandomState,
-}
-
-impl Seen {
-    fn new(family: &Family) -> Outcome<Self> {
-        let mut cursor = family.cursor()?;
-        cursor.seek_to_last()?;
-        let largest = if cursor.valid() { cursor.key().to_vec() } else { Vec::new() };
-        Ok(Self { largest, pending: HashSet::new(), hasher: RandomState::new() })
-    }
-
-    fn is_there(&mut self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
-        let fresh = self.pending.insert(self.hasher.hash_one(key));
-        if self.largest.is_empty() || family.current_options().comparator.compare(key, &self.largest).is_gt()
-        {
-            self.largest.clear();
-            self.largest.extend_from_slice(key);
-            return Ok(false);
+/// Describes how the rows were written. A load that is too small for tables needs no word.
+fn way(tally: &Tally) -> Option<String> {
+    let sorted =
+        count(tally.sorted, "row was written as a sorted table", "rows were written as sorted tables");
+    let line = |line| format!("line {}", grouped(line));
+    match tally.batches {
+        Some(Because::Order(at)) if tally.sorted_first > 0 => Some(format!(
+            "{sorted}; {} from {} on were sorted first",
+            count(tally.sorted_first, "row", "rows"),
+            line(at)
+        )),
+        Some(Because::Order(at)) if tally.sorted > 0 => Some(format!(
+            "{sorted}; from {} on in batches: its key does not come after the one before it",
+            line(at)
+        )),
+        Some(Because::Order(at)) if tally.content >= Limits::default().sorted_from => Some(format!(
+            "all rows were written in batches: the key in {} does not come after the one before it",
+            line(at)
+        )),
+        Some(Because::Slow(at)) => {
+            Some(format!("{sorted}; after {} in batches: the rows came slowly", line(at)))
         }
-        Ok(!fresh || family.contains(key)?)
-    }
-
-    fn committed(&mut self) {
-        self.pending.clear();
+        _ => (tally.sorted > 0).then_some(sorted),
     }
 }
 

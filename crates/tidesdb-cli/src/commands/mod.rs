@@ -1,18 +1,21 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
-//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `levels`,
+//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `generations`, `inspect`, `levels`,
 //! `doctor`, `top`, `why`, `report` and `shell` open what they need themselves.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod delete;
 pub(crate) mod dump;
+pub(crate) mod ingest;
+pub(crate) mod export;
 pub(crate) mod families;
 pub(crate) mod get;
 pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod scan;
 pub(crate) mod explain;
+pub(crate) mod generations;
 pub(crate) mod levels;
 pub(crate) mod stats;
 mod bundle;
@@ -42,6 +45,8 @@ use crate::session::{Access, Session};
 pub(crate) enum Verb {
     Load(load::Load),
     Dump(dump::Dump),
+    Export(export::Export),
+    Ingest(ingest::Ingest),
     Get(get::Get),
     Put(put::Put),
     Delete(delete::Delete),
@@ -60,6 +65,7 @@ impl Verb {
     pub(crate) fn access(&self) -> Access {
         match self {
             Self::Dump(_)
+            | Self::Export(_)
             | Self::Get(_)
             | Self::Scan(_)
             | Self::Explain(_)
@@ -67,7 +73,7 @@ impl Verb {
             | Self::Verify(_) => Access::Read,
             Self::Families(families) => families.access(),
             Self::Delete(_) | Self::Compact(_) | Self::Checkpoint(_) | Self::Backup(_) => Access::Write,
-            Self::Load(_) | Self::Put(_) => Access::Create,
+            Self::Load(_) | Self::Ingest(_) | Self::Put(_) => Access::Create,
         }
     }
 
@@ -88,6 +94,8 @@ impl Verb {
         match self {
             Self::Load(command) => command.run(session, out),
             Self::Dump(command) => command.run(session, out),
+            Self::Export(command) => command.run(session, out),
+            Self::Ingest(command) => command.run(session, out),
             Self::Get(command) => command.run(session, out),
             Self::Put(command) => command.run(session),
             Self::Delete(command) => command.run(session, out),

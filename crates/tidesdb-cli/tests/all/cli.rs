@@ -74,7 +74,7 @@ impl Stage {
         String::from_utf8(run.out).unwrap()
     }
 
-    fn with_input(&self, words: &[&str], input: &[u8]) -> Run {
+    pub(crate) fn with_input(&self, words: &[&str], input: &[u8]) -> Run {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn draws(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn files_of(path: &Path, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files_of(path: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().path());
     entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect()
 }

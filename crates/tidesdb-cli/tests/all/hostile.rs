@@ -256,6 +256,7 @@ fn a_foreign_folder_stays_as_it_is() {
             &["compact"],
             &["checkpoint", "copy"],
             &["backup", "copy"],
+            &["generations", "create", "--store", "copy"],
             &["families", "drop", "x"],
             &["shell", "--read-only"],
             &["scan", "--recovery", "salvage"],

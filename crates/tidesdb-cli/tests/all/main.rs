@@ -13,12 +13,14 @@ mod cli;
 #[cfg(target_os = "linux")]
 mod explain;
 mod figures;
+mod generations;
 mod hostile;
 #[cfg(feature = "pages")]
 mod pages;
 #[cfg(unix)]
 mod programs;
 mod sick;
+mod tables;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]

@@ -50,7 +50,7 @@ impl Patient {
         }
     }
 
-    /// The first finding of the doctor is `rule`, and it says `wanted`.
+    /// The first finding of the doctor is `rule`, and it says `wanted`, once the database has published its figures.
     fn has(&self, rule: &str, wanted: &str) {
         let started = Instant::now();
         loop {
@@ -58,8 +58,10 @@ impl Patient {
             let seen: serde_json::Value = serde_json::from_str(run.text()).unwrap_or_default();
             if seen["findings"][0]["rule"] == rule {
                 let text = self.stage.run(&["doctor"]).text().to_owned();
-                assert!(text.contains(wanted), "{wanted:?} is not said: {text}");
-                return;
+                if text.contains(wanted) {
+                    return;
+                }
+                assert!(started.elapsed() < SEEN_WITHIN, "{wanted:?} is not said: {text}");
             }
             let (out, err) = (run.text(), &run.err);
             assert!(started.elapsed() < SEEN_WITHIN, "{rule} is not the first finding: {out} {err}");
@@ -95,7 +97,7 @@ fn a_disk_that_may_not_be_used() {
 #[test]
 fn a_write_buffer_of_a_few_kilobytes() {
     let patient = Patient::new(unchanged, FamilyOptions::default().write_buffer_bytes(64 << 10));
-    patient.load(150_000, 200, 1);
+    patient.load(150_000, 200, 50); // a buffer grows while flushes fall behind, so a busy machine would flush only a few
     patient.has("small-buffers", "write_buffer_bytes is 64.0 KiB");
 }
 

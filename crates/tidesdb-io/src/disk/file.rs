@@ -4,9 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::mmap::{self, MappedFile, RealSharedMap};
-use crate::region::MapRegion;
 use crate::system::{self, Errno, Handle};
-use crate::{Advice, File, FileExt, ReadMap, SharedMap};
+use crate::{Advice, File, FileExt, SharedMap};
 
 /// The unit in which a file system may leave a hole.
 const BLOCK: u64 = 4096;
@@ -112,14 +111,6 @@ impl File for RealFile {
             return Ok(None);
         }
         Ok(if_it_fits(RealSharedMap::new(&self.0, len))?.map(|map| Box::new(map) as Box<dyn SharedMap>))
-    }
-
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        if !system::may_map(&self.0)? {
-            return Ok(None);
-        }
-        let region = if_it_fits(MapRegion::map(&self.0, self.len()?))?;
-        Ok(region.map(|region| ReadMap { inner: Arc::new(region) }))
     }
 
     fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {

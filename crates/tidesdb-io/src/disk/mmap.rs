@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::system::{self, Handle, Mapping};
 use crate::vfs::for_reading;
-use crate::{Advice, File, ReadMap, SharedMap};
+use crate::{Advice, File, SharedMap};
 
 /// Bytes in a word of a writable map.
 const WORD: usize = size_of::<u64>();
@@ -97,10 +97,6 @@ impl File for MappedFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
-    }
-
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        Ok(None)
     }
 
     fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> io::Result<()> {

@@ -51,6 +51,10 @@ impl Disk for RealDisk {
         let folder = Folder::open(path)?;
         Ok(Arc::new(RealDir { folder, path: path.to_owned(), boot: OnceLock::new() }))
     }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
+    }
 }
 
 /// Creates `path` and its missing parents. Also makes the name of the deepest directory that already existed durable:

@@ -73,7 +73,6 @@ pub(super) struct State {
     pub(super) rng: Rng,
     pub(super) sync_model: SyncModel,
     pub(super) habits: Habits,
-    pub(super) map_read: bool,
     /// Whether nothing can be changed.
     pub(super) is_read_only: bool,
     /// Names that are removed when their file is closed, each with its directory.
@@ -111,7 +110,6 @@ impl State {
             rng: Rng::new(seed),
             sync_model: SyncModel::default(),
             habits: Habits::LINUX,
-            map_read: false,
             is_read_only: false,
             removed: BTreeMap::new(),
             open_files: 0,
@@ -219,12 +217,7 @@ impl SimDisk {
 
     /// Creates a disk with the settings of `like`, but without its faults, locks and limits.
     fn with(world: World, seed: u64, like: &State) -> Self {
-        let state = State {
-            sync_model: like.sync_model,
-            habits: like.habits,
-            map_read: like.map_read,
-            ..State::new(world, seed)
-        };
+        let state = State { sync_model: like.sync_model, habits: like.habits, ..State::new(world, seed) };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -408,11 +401,6 @@ impl SimDisk {
     /// Sets whether files can be mapped for writing, whatever the habits.
     pub fn enable_map_shared(&self, on: bool) {
         self.state.lock().habits.maps = on;
-    }
-
-    /// Sets whether files can be mapped for reading. Off by default. A map is a copy of the bytes.
-    pub fn enable_map_read(&self, on: bool) {
-        self.state.lock().map_read = on;
     }
 
     /// Passes a call through the gate, runs it and logs it.

@@ -14,9 +14,8 @@ use super::habits::OpenFiles;
 use super::op::OpKind;
 use super::world::{Id, Node, World};
 use crate::name::check_name;
-use crate::region::MapRegion;
 use crate::system::Errno;
-use crate::{Access, Advice, Boot, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Boot, Dir, DirLock, Disk, File, SharedMap, Space};
 
 /// The range of a call without offset and length.
 const NO_RANGE: (u64, u64) = (0, 0);
@@ -488,13 +487,6 @@ impl File for SimFile {
             state.open(self.id);
             let map = SimMap { disk: self.disk.clone(), id: self.id, label: Arc::clone(&self.label), len };
             Ok(Some(Box::new(map) as Box<dyn SharedMap>))
-        })
-    }
-
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        self.call(OpKind::MapRead, NO_RANGE, |state, _| {
-            let bytes = state.world.file(self.id)?.cached.to_vec();
-            Ok(state.map_read.then(|| ReadMap { inner: Arc::new(MapRegion::owned(bytes)) }))
         })
     }
 

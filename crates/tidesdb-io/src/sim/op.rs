@@ -44,7 +44,7 @@ pub enum OpKind {
     Len,
     /// [`File::map_shared`](crate::File::map_shared).
     MapShared,
-    /// [`File::map_read`](crate::File::map_read).
+    /// [`File::without_descriptor`](crate::File::without_descriptor).
     MapRead,
     /// [`SharedMap::write`](crate::SharedMap::write).
     MapWrite,

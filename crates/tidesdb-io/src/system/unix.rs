@@ -27,7 +27,7 @@ use std::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::retry_on_intr;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use super::boot::Boot;
 use super::{How, own, parent_of};
@@ -337,14 +337,6 @@ impl Mapping {
     /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Makes a page fault read only its own page, not its neighbours.
-    pub(crate) fn advise_random(&self) -> io::Result<()> {
-        // SAFETY: the range is a live mapping, and this advice changes no byte of it.
-        Ok(retry_on_intr(|| unsafe {
-            rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::Random)
-        })?)
     }
 
     /// Makes the pages of a range, which begins with a page and lies in the map, present and writable. Returns false if the system

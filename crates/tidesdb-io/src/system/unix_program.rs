@@ -1,13 +1,13 @@
 //! What programs ask of Unix: see `program.rs`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -53,6 +53,43 @@ pub(crate) fn raise_files_max(wanted: u64) -> Option<u64> {
 
 pub(crate) fn file_number(file: File) -> isize {
     file.into_raw_fd() as isize
+}
+
+pub(crate) fn load(library: &Path, symbol: &CStr) -> io::Result<*const ()> {
+    let name = CString::new(library.as_os_str().as_bytes())?;
+    // SAFETY: the name ends with a zero. Constructors of the library run: the caller names one that may be loaded.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(loader_error());
+    }
+    // SAFETY: the handle was returned above and is never closed; the symbol ends with a zero.
+    let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+    if address.is_null() { Err(loader_error()) } else { Ok(address.cast_const().cast()) }
+}
+
+/// Returns what the last call of the loader in this thread has said.
+fn loader_error() -> io::Error {
+    // SAFETY: takes nothing; the text is valid until the next call of the loader in this thread.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return io::Error::other("the loader gives no reason");
+    }
+    // SAFETY: as above; it ends with a zero.
+    io::Error::other(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+pub(crate) fn file_of_code(address: *const ()) -> Option<PathBuf> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the call only compares the address with those of what is loaded, and fills the structure.
+    let known = unsafe { libc::dladdr(address.cast(), found.as_mut_ptr()) } != 0;
+    // SAFETY: all zeros are a value of it, too.
+    let name = unsafe { found.assume_init() }.dli_fname;
+    if !known || name.is_null() {
+        return None;
+    }
+    // SAFETY: the name of something that is loaded, which ends with a zero.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 #[cfg(test)]

@@ -643,10 +643,6 @@ impl Mapping {
         match *self {}
     }
 
-    pub(crate) fn advise_random(&self) -> io::Result<()> {
-        match *self {}
-    }
-
     pub(crate) fn populate(&self, _start: usize, _len: usize) -> io::Result<bool> {
         match *self {}
     }

@@ -61,7 +61,7 @@ fn make_all_calls(folder: &Path) {
     assert_eq!(&bytes, b"durable");
     again.read_cached_at(&mut bytes, 0).unwrap();
     again.is_cached(0).unwrap();
-    again.map_read().unwrap();
+    again.without_descriptor().unwrap();
     if let Some(map) = file.map_shared(8192).unwrap() {
         map.populate(0, 8192).unwrap();
         map.release().unwrap();

@@ -56,7 +56,7 @@ fn a_crash_fails_its_call_and_all_later_ones() {
         file.sync_all(),
         file.len().map(drop),
         file.map_shared(1).map(drop),
-        file.map_read().map(drop),
+        file.without_descriptor().map(drop),
         file.advise(Advice::DontNeed, 0, 0),
         map.write(0, b"x"),
         map.populate(0, 1),
@@ -144,7 +144,7 @@ fn each_call_can_fail_with_each_errno() {
                 OpKind::SyncAll => file.sync_all(),
                 OpKind::Len => file.len().map(drop),
                 OpKind::MapShared => file.map_shared(1).map(drop),
-                OpKind::MapRead => file.map_read().map(drop),
+                OpKind::MapRead => file.without_descriptor().map(drop),
                 OpKind::Advise => file.advise(Advice::DontNeed, 0, 0),
                 OpKind::Create => dir.create_new("new", 0).map(drop),
                 OpKind::Open => dir.open("a", Access::Read).map(drop),
@@ -368,19 +368,13 @@ fn files_rot_at_rest() {
 #[test]
 fn maps_can_be_switched_on_and_off() {
     let (sim, dir, file) = with_file(b"0123456789");
-    assert!(file.map_read().unwrap().is_none());
-    sim.enable_map_read(true);
-    assert_eq!(&*file.map_read().unwrap().unwrap(), b"0123456789");
     let map = file.map_shared(10).unwrap().unwrap();
     file.set_len(5).unwrap();
     assert_eq!(map.write(4, b"xy").unwrap_err().kind(), io::ErrorKind::InvalidInput, "cut under the map");
     sim.enable_map_shared(false);
     assert!(file.map_shared(5).unwrap().is_none());
     let again = sim.fork().open_dir(Path::new("/db"), false).unwrap().open("a", Access::ReadWrite).unwrap();
-    assert!(
-        again.map_shared(5).unwrap().is_none() && again.map_read().unwrap().is_some(),
-        "forks keep switches"
-    );
+    assert!(again.map_shared(5).unwrap().is_none(), "forks keep switches");
     drop(dir);
 }
 

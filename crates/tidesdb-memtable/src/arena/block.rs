@@ -72,17 +72,17 @@ pub(super) struct Blocks {
     charge: Charge,
 }
 
-/// The resident bytes of one arena, which are part of a sum over many arenas: blocks on huge pages as a whole, because a
+/// The resident bytes of one arena, which are part of sums over many arenas: blocks on huge pages as a whole, because a
 /// fault makes all of a huge page resident, and the pieces taken from other blocks.
 struct Charge {
-    sum: Option<Arc<AtomicU64>>,
+    sums: Box<[Arc<AtomicU64>]>,
     bytes: u64,
 }
 
 impl Charge {
     fn add(&mut self, bytes: usize) {
-        if let Some(sum) = &self.sum {
-            self.bytes += bytes as u64;
+        self.bytes += bytes as u64;
+        for sum in &self.sums {
             sum.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
@@ -90,7 +90,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if let Some(sum) = &self.sum {
+        for sum in &self.sums {
             sum.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
@@ -139,7 +139,7 @@ enum AheadState {
 unsafe impl Send for Blocks {}
 
 impl Blocks {
-    pub(super) fn new(capacity_hint: usize, sum: Option<Arc<AtomicU64>>) -> Self {
+    pub(super) fn new(capacity_hint: usize, sums: Box<[Arc<AtomicU64>]>) -> Self {
         let huge = capacity_hint >= HUGE_FROM;
         let largest = if huge { LARGEST } else { (capacity_hint / 4).clamp(4 * SMALLEST, HUGE_PAGE / 2) };
         // The last block of a full arena needs no successor.
@@ -153,11 +153,11 @@ impl Blocks {
             ahead: AheadState::Idle,
             huge,
             rest_huge: false,
-            charge: Charge { sum, bytes: 0 },
+            charge: Charge { sums, bytes: 0 },
         }
     }
 
-    /// Adds bytes outside of the blocks to the sum.
+    /// Adds bytes outside of the blocks to the sums.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.charge.add(bytes);
     }

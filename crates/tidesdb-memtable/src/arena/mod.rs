@@ -103,12 +103,12 @@ impl Arena {
         Self::with_limit(capacity_hint, MAX_BYTES)
     }
 
-    /// Like `new`; adds its resident bytes to `sum` while it lives.
-    pub(crate) fn charged(capacity_hint: usize, sum: Arc<Sum>) -> Self {
-        Arena { blocks: Mutex::new(Blocks::new(capacity_hint, Some(sum))), ..Self::new(capacity_hint) }
+    /// Like `new`; adds its resident bytes to each of `sums` while it lives.
+    pub(crate) fn charged(capacity_hint: usize, sums: &[Arc<Sum>]) -> Self {
+        Arena { blocks: Mutex::new(Blocks::new(capacity_hint, sums.into())), ..Self::new(capacity_hint) }
     }
 
-    /// Adds `bytes`, which its owner takes elsewhere, to its sum.
+    /// Adds `bytes`, which its owner takes elsewhere, to its sums.
     pub(crate) fn charge(&self, bytes: usize) {
         self.blocks.lock().charge(bytes);
     }
@@ -121,7 +121,7 @@ impl Arena {
             large: AtomicU64::new(large_of(SMALL_CHUNK)),
             handed_out: AtomicU64::new(0),
             counted: AtomicU64::new(0),
-            blocks: Mutex::new(Blocks::new(capacity_hint, None)),
+            blocks: Mutex::new(Blocks::new(capacity_hint, Box::default())),
             limit,
         }
     }

@@ -136,7 +136,7 @@ fn an_absurd_size_is_refused() {
 fn a_charged_arena_adds_its_memory_to_the_sum() {
     let sum = Arc::default();
     for hint in [0, 1 << 20, 64 << 20] {
-        let arena = Arena::charged(hint, Arc::clone(&sum));
+        let arena = Arena::charged(hint, &[Arc::clone(&sum)]);
         assert_eq!(sum.load(Ordering::Relaxed), 0, "an empty arena takes no memory");
         allocate(&arena, 2, &[(300, 8); 20_000]);
         let (charged, handed_out) = (sum.load(Ordering::Relaxed), arena.allocated_bytes() as u64);

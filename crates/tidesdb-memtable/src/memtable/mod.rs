@@ -90,16 +90,16 @@ impl Memtable {
         Self::with_arena(order, Arena::new(capacity_hint_bytes), seed)
     }
 
-    /// Like [`new`](Self::new); adds the bytes it keeps resident to `sum` until it is dropped: 2 KiB at once, and later some once per 4 to
+    /// Like [`new`](Self::new); adds the bytes it keeps resident to each of `sums` until it is dropped: 2 KiB at once, and later some once per 4 to
     /// 64 KiB of entries, not with each insert.
     #[must_use]
     pub fn charged(
         order: KeyOrder,
         capacity_hint_bytes: usize,
         seed: u64,
-        sum: &Arc<AtomicU64>,
+        sums: &[Arc<AtomicU64>],
     ) -> Arc<Memtable> {
-        let memtable = Self::with_arena(order, Arena::charged(capacity_hint_bytes, Arc::clone(sum)), seed);
+        let memtable = Self::with_arena(order, Arena::charged(capacity_hint_bytes, sums), seed);
         memtable.arena.charge(STATE_BYTES);
         memtable
     }

@@ -20,15 +20,19 @@ fn bytes_of(store: &dyn ObjectStore, name: &str) -> io::Result<Vec<u8>> {
 #[test]
 fn objects_are_stored_replaced_listed_and_deleted() {
     let temp = tempfile::tempdir().unwrap();
-    let store = crate::directory(temp.path().join("deep/down")).unwrap();
+    each_call(&crate::directory(temp.path().join("deep/down")).unwrap());
+}
+
+/// Stores, replaces, lists and deletes objects of an empty store.
+pub(super) fn each_call(store: &dyn ObjectStore) {
     assert!(store.list().unwrap().is_empty());
     let long: Vec<u8> = (0..20 << 20).map(|i: u32| (i >> 10) as u8).collect();
     store.put("000001.klog", &Body::bytes(&long)).unwrap();
     store.put("CURRENT", &Body::bytes(b"one")).unwrap();
     store.put("CURRENT", &Body::bytes(b"two")).unwrap();
     store.put("000003.vlog.000000000000", &Body::bytes(b"")).unwrap();
-    assert!(bytes_of(&store, "000001.klog").unwrap() == long);
-    assert_eq!(bytes_of(&store, "CURRENT").unwrap(), b"two");
+    assert!(bytes_of(store, "000001.klog").unwrap() == long);
+    assert_eq!(bytes_of(store, "CURRENT").unwrap(), b"two");
     let mut list: Vec<(String, u64)> =
         store.list().unwrap().into_iter().map(|object| (object.name, object.bytes)).collect();
     list.sort();
@@ -36,17 +40,22 @@ fn objects_are_stored_replaced_listed_and_deleted() {
     assert_eq!(list, wanted.map(|(name, bytes)| (name.to_owned(), bytes)));
     store.delete("CURRENT").unwrap();
     store.delete("CURRENT").unwrap();
-    assert_eq!(bytes_of(&store, "CURRENT").unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(bytes_of(store, "CURRENT").unwrap_err().kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
 fn a_body_that_cannot_be_read_leaves_the_object_as_it_was() {
     let temp = tempfile::tempdir().unwrap();
-    let store = crate::directory(temp.path().join("objects")).unwrap();
+    an_unreadable_body(&crate::directory(temp.path().join("objects")).unwrap());
+}
+
+/// Puts a file that is shorter than it is said to be.
+pub(super) fn an_unreadable_body(store: &dyn ObjectStore) {
+    let temp = tempfile::tempdir().unwrap();
     store.put("000001.klog", &Body::bytes(b"whole")).unwrap();
     let short = tidesdb_io_file(temp.path());
     assert!(store.put("000001.klog", &Body::file(&*short, 0, 20 << 20)).is_err());
-    assert_eq!(bytes_of(&store, "000001.klog").unwrap(), b"whole");
+    assert_eq!(bytes_of(store, "000001.klog").unwrap(), b"whole");
     assert_eq!(store.list().unwrap().len(), 1);
 }
 
@@ -59,11 +68,14 @@ fn tidesdb_io_file(dir: &std::path::Path) -> Arc<dyn tidesdb_io::File> {
 #[test]
 fn a_database_with_threads_comes_back_after_its_folder_is_removed() {
     let temp = tempfile::tempdir().unwrap();
+    comes_back(&|| Arc::new(crate::directory(temp.path().join("objects")).unwrap()));
+}
+
+/// Writes a database with threads, removes its folder, and opens it again. Each open gets a new handle of the store.
+pub(super) fn comes_back(store: &dyn Fn() -> Arc<dyn ObjectStore>) {
+    let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("db");
-    let open = || {
-        let store = crate::directory(temp.path().join("objects")).unwrap();
-        Db::options(&folder).remote(RemoteOptions::new(Arc::new(store))).open().unwrap()
-    };
+    let open = || Db::options(&folder).remote(RemoteOptions::new(store())).open().unwrap();
     let value = |i: u32, n: usize| i.to_le_bytes().repeat(n);
     let db = open();
     let writers: Vec<_> = (0..4u32)

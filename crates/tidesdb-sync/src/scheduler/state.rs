@@ -99,7 +99,7 @@ impl fmt::Display for ThreadState {
                 }
             }
         }
-        // Frames of the scheduler and of the start of the thread say nothing.
+        // Omits the frames of the scheduler and of the thread start: they are the same in each stack.
         let lines = self.stack.lines().filter(|line| {
             !line.contains("scheduler::") && !line.contains("/rustc/") && !line.contains("std::backtrace")
         });

@@ -10,6 +10,7 @@
 
 mod pool;
 mod relief;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 pub use pool::Pool;
 pub use relief::TRIM_PERIOD;
+pub use shared::SharedThreads;
 
 use crate::callback::contained;
 use crate::context::WriteCtx;
@@ -26,12 +28,12 @@ use crate::engine::Engine;
 use crate::events::Event;
 use crate::family::{Again, FamilyCore, Sweep};
 use crate::jobs::{Job, Takes};
-use crate::memory::Pressure;
 use crate::options::SyncMode;
+use crate::remote::upload;
 use crate::types::SeqNo;
 use crate::wal::SyncDue;
 use crate::wal::layout::UNIT;
-use crate::{Error, Result, collect, compact, flush, upload};
+use crate::{Error, Result, collect, compact, flush};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk is not counted.
 const IO_FAILURES_MAX: u32 = 3;
@@ -143,7 +145,9 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
         Job::WriteEvents => {} // see `run`
         Job::RemoveObsolete => engine.maintenance.remove_obsolete(),
         Job::Upload => {
-            if let Err(error) = upload::run(engine) {
+            if let Some(remote) = &engine.remote
+                && let Err(error) = upload::run(&engine.maintenance, remote, &engine.catalog)
+            {
                 tracing::warn!(%error, "the upload to the object store failed; it will be tried again");
             }
         }
@@ -263,8 +267,10 @@ pub struct Ticks {
 impl Ticks {
     /// How often [`Ticks::tick`] is called while there are commits.
     const PERIOD: Duration = Duration::from_millis(10);
-    /// A database is idle after this time without commits; the time between its ticks is then [`SyncDue::IDLE_PERIOD`].
+    /// A database is idle after this time without commits; the time between its ticks is then [`Ticks::idle_period`].
     const CALM: Duration = Duration::from_secs(1);
+    /// The ticks of idle databases come later if there are more than so many: together they are looked at a thousand times a second.
+    const IDLE_DATABASES: u64 = 100;
     /// A log without commits for this long is sealed.
     const IDLE: Duration = Duration::from_millis(50);
     /// How often memory is summed up.
@@ -291,12 +297,21 @@ impl Ticks {
     pub fn pause(&self, engine: &Engine) -> Duration {
         let now = engine.write.env.clock.mono();
         let sequencer = engine.write.log.sequencer();
+        let databases = engine.write.memory.databases().max(1);
         let is_calm = sequencer.tail() == self.tail_seen
             && sequencer.durable().max(self.sync_until) == sequencer.durable()
             && now.saturating_sub(self.tail_since) >= Self::CALM
-            && engine.write.memory.level() == Pressure::Normal
+            && (databases > 1 || !engine.write.memory.needs_relief()) // another one may need it
+            && !engine.write.pacing.delays_writers()
             && engine.remote.is_none();
-        if engine.write.sync_due.set_idle(is_calm) { SyncDue::IDLE_PERIOD } else { Self::PERIOD }
+        let next = if is_calm { Self::idle_period(databases) } else { Duration::ZERO };
+        if engine.write.sync_due.set_idle(next) { next } else { Self::PERIOD }
+    }
+
+    /// Time between two ticks of an idle database, one of `databases`.
+    fn idle_period(databases: u64) -> Duration {
+        let shares = u32::try_from(databases.div_ceil(Self::IDLE_DATABASES)).unwrap_or(u32::MAX);
+        SyncDue::IDLE_PERIOD.saturating_mul(shares).min(SyncDue::IDLE_PERIOD_MAX)
     }
 
     /// Runs one round.

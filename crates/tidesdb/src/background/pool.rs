@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidesdb_io::{JoinHandle, Priority};
 use tidesdb_sync::{Mutex, rank};
 
+use super::shared::{Membership, SharedThreads};
 use super::{Ticks, finished, run};
 use crate::context::WriteCtx;
 use crate::engine::{Engine, FIRST_FIGURES_AFTER};
@@ -15,7 +16,11 @@ use crate::{Error, Result};
 
 /// The threads of one database.
 #[derive(Default)]
-pub struct Pool(Arc<Threads>);
+pub struct Pool {
+    own: Arc<Threads>,
+    /// Its place among the databases that share threads, if it does.
+    shared: Option<Arc<Membership>>,
+}
 
 /// The threads that run.
 #[derive(Default)]
@@ -31,22 +36,29 @@ impl Pool {
     /// tries again.
     pub fn new(engine: &Arc<Engine>, workers: usize) -> Self {
         let pool = Self::default();
-        if workers == 0 {
-            return pool;
+        if workers > 0 {
+            prepare(engine, workers / 2);
+            let (threads, weak) = (Arc::clone(&pool.own), Arc::downgrade(engine));
+            engine.write.jobs.workers.start_with(move |kind| {
+                if let Some(engine) = weak.upgrade() {
+                    threads.start(&engine, workers, kind);
+                }
+            });
         }
-        let write = &engine.write;
-        write.jobs.limit_merges(workers / 2);
-        write.sync_due.set_ticking(false);
-        write.log.announce_first();
-        let jobs = Arc::clone(&write.jobs);
-        write.log.prepared_by(move || jobs.push_to_thread(Job::PrepareLog));
-        let (pool_threads, engine) = (Arc::clone(&pool.0), Arc::downgrade(engine));
-        write.jobs.workers.start_with(move |kind| {
-            if let Some(engine) = engine.upgrade() {
-                pool_threads.start(&engine, workers, kind);
+        pool
+    }
+
+    /// As [`Pool::new`], but `threads` do the work, which also have that of other databases.
+    pub fn among(engine: &Arc<Engine>, threads: &Arc<SharedThreads>) -> Self {
+        prepare(engine, threads.merges_of_one());
+        let membership = Arc::new(threads.join(engine));
+        let (announced_to, weak) = (Arc::downgrade(&membership), Arc::downgrade(engine));
+        engine.write.jobs.workers.share_with(move |kind| {
+            if let (Some(membership), Some(engine)) = (announced_to.upgrade(), weak.upgrade()) {
+                membership.announce(&engine, kind);
             }
         });
-        pool
+        Self { shared: Some(membership), ..Self::default() }
     }
 
     /// Starts a thread that ends by itself.
@@ -62,7 +74,7 @@ impl Pool {
     ) -> Result<()> {
         let spawned = ctx.env.threads.spawn(name, priority, Box::new(body));
         let handle = spawned.map_err(|e| Error::io("start", name, e)).inspect_err(|_| self.stop(ctx))?;
-        self.0.threads.lock().push(handle);
+        self.own.threads.lock().push(handle);
         Ok(())
     }
 
@@ -70,13 +82,29 @@ impl Pool {
     /// that write files in the threads of their callers; none begins from now on.
     pub fn stop(&self, ctx: &WriteCtx) {
         ctx.jobs.close();
-        ctx.merges.set_rate(0);
-        let threads = std::mem::take(&mut *self.0.threads.lock());
+        if let Some(membership) = &self.shared {
+            membership.stop();
+        }
+        ctx.merges.hurry();
+        let threads = std::mem::take(&mut *self.own.threads.lock());
         for thread in threads {
             thread.join();
         }
+        if let Some(membership) = &self.shared {
+            membership.leave();
+        }
         ctx.calls.close();
     }
+}
+
+/// Has commits leave the work to threads, of which at most `merges_max` merge one family.
+fn prepare(engine: &Engine, merges_max: usize) {
+    let write = &engine.write;
+    write.jobs.limit_merges(merges_max);
+    write.sync_due.set_ticking(false);
+    write.log.announce_first();
+    let jobs = Arc::clone(&write.jobs);
+    write.log.prepared_by(move || jobs.push_to_thread(Job::PrepareLog));
 }
 
 impl Threads {
@@ -120,10 +148,10 @@ impl Threads {
 }
 
 /// The threads of a kind.
-struct Team {
-    name: &'static str,
-    threads: usize,
-    priority: Priority,
+pub(super) struct Team {
+    pub(super) name: &'static str,
+    pub(super) threads: usize,
+    pub(super) priority: Priority,
     /// The kinds whose jobs they take.
     kinds: &'static [ThreadKind],
     task: Task,
@@ -138,7 +166,7 @@ enum Task {
 }
 
 impl Team {
-    fn of(kind: ThreadKind, workers: usize) -> Self {
+    pub(super) fn of(kind: ThreadKind, workers: usize) -> Self {
         let short = workers.div_ceil(2);
         let (name, threads, priority, kinds, task): (_, _, _, &[ThreadKind], _) = match kind {
             ThreadKind::Clock => ("tidesdb-clock", 1, Priority::Normal, &[ThreadKind::Clock], Task::Time),
@@ -174,6 +202,14 @@ impl Team {
             ),
         };
         Self { name, threads, priority, kinds, task }
+    }
+
+    /// The jobs that they take.
+    pub(super) fn takes(&self) -> Option<Takes> {
+        match self.task {
+            Task::Jobs(takes) => Some(takes),
+            Task::Time | Task::Figures => None,
+        }
     }
 
     /// Starts one of the threads.

@@ -19,7 +19,9 @@ impl Engine {
     pub fn count_memory(&self) {
         let (memory, tables) = (&self.write.memory, &self.maintenance.tables.memory);
         memory.settle();
-        memory.set(Use::Tables, tables.used());
+        let all = tables.shared.used();
+        let own = if memory.shares_cache() { tables.held() } else { all };
+        memory.set_tables(own, all);
     }
 
     /// Looks how scarce memory is; the timekeeper calls this ten times a second. In between, commits ask for relief, at most once
@@ -27,7 +29,8 @@ impl Engine {
     pub fn watch_memory(&self) {
         self.count_memory();
         let memory = &self.write.memory;
-        if memory.level() > Pressure::Normal || memory.is_pressed() || memory.is_in_ranges() {
+        let has_ranges = memory.is_in_ranges() && memory.used_for(Use::Ranges) > 0;
+        if memory.needs_relief() || memory.is_pressed() || has_ranges {
             self.write.ask_for_relief();
         }
         let installs = self.maintenance.versions.installs();
@@ -53,7 +56,7 @@ impl Engine {
         }
         if memory.level() == Pressure::Normal {
             if memory.set_pressed(false) {
-                self.maintenance.tables.memory.lower_to(u64::MAX);
+                self.maintenance.tables.memory.shared.lower_to(u64::MAX);
                 self.return_memory(Duration::ZERO);
             }
             return;
@@ -62,9 +65,11 @@ impl Engine {
         self.write.flush_for_memory();
         let excess = memory.wanted().saturating_sub(memory.begin_of(Pressure::High));
         if excess > 0 {
-            let used = memory.used_for(Use::Tables);
-            let least = memory.limit() / CACHE_PART_MIN;
-            self.maintenance.tables.memory.lower_to(used.saturating_sub(excess).max(least));
+            let cache = &self.maintenance.tables.memory.shared;
+            // Those that share the limit, and have a cache each, give up as much together.
+            let caches = if memory.shares_cache() { 1 } else { memory.databases().max(1) };
+            let least = memory.limit() / CACHE_PART_MIN / caches;
+            cache.lower_to(cache.used().saturating_sub(excess / caches).max(least));
             self.count_memory();
         }
         self.return_memory(TRIM_PERIOD);

@@ -466,3 +466,9 @@ fn the_end_of_a_reader_makes_idle_families_mergeable() {
         assert_eq!(m.rest(3), 0, "the rows are gone after {what}");
     }
 }
+
+#[test]
+fn a_thousand_idle_databases_are_looked_at_no_more_often_than_a_hundred() {
+    let period = |databases| Ticks::idle_period(databases).as_millis();
+    assert_eq!([1, 100, 101, 1000, 100_000, u64::MAX].map(period), [100, 100, 200, 1000, 1000, 1000]);
+}

@@ -16,6 +16,11 @@ pub fn bound_crc(salt: &Salt, offset: u64, parts: &[&[u8]]) -> u32 {
     parts.iter().fold(tidesdb_io::crc32c(0, &seed), |crc, part| tidesdb_io::crc32c(crc, part))
 }
 
+/// Returns `bytes`, such as a salt, as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns the hash of a key for filters: XXH3 with seed 0. Filters on disk depend on it.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {

@@ -8,7 +8,7 @@ mod varint;
 mod fields;
 mod sums;
 
-pub use checksum::{Salt, bound_crc, key_hash};
+pub use checksum::{Salt, bound_crc, hex, key_hash};
 pub use compress::{
     Compression, compress, compress_bound, compress_to, decompress, decompress_into, decompress_prefix,
     longest_raw,

@@ -18,6 +18,7 @@ mod split;
 mod parts;
 mod run;
 mod manual;
+mod taken;
 #[cfg(test)]
 mod tests;
 
@@ -25,3 +26,4 @@ pub use levels::{Layout, LayoutTable, LevelStats, TreeStats, stored_layout, stor
 pub use manual::{everything, within};
 pub use plan::CompactionPlan;
 pub use run::{is_due, move_values, run};
+pub use taken::{TakenPlaces, place_taken};

@@ -20,6 +20,7 @@ use crate::family::FamilyCore;
 use crate::jobs::{Job, Progress};
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::MergeCursor;
+use crate::order;
 use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
 use crate::sources::{MergeInput, Source, TableSlot};
 use crate::types::{EntryCursor, Scope, VlogId};
@@ -126,7 +127,8 @@ impl PartedMerge {
         let moving: u64 = metas.map(|meta| meta.value_bytes_in(victims)).sum();
         let log = OwnedLog(Arc::clone(&ctx.write));
         let space = Log::reserve_space_for_merge(log, plan.output_bytes() + moving)?;
-        let parts = ctx.write.options.merge_parts.unwrap_or_else(|| parts_for(ctx.write.jobs.mergers()));
+        let parts =
+            ctx.write.options.forced.merge_parts.unwrap_or_else(|| parts_for(ctx.write.jobs.mergers()));
         let order = &family.options.comparator;
         let (starts, table_bytes) =
             split::divide(order, plan, parts, plan.table_bytes.min(family.options.table_bytes()));
@@ -261,7 +263,7 @@ impl PartedMerge {
         let State { mut done, failure, .. } = self.state.into_inner();
         let order = &self.family.options.comparator;
         let first = |out: &Rewritten| out.tables.first().map(|table| table.smallest.clone());
-        done.sort_by(|(a, _), (b, _)| match (first(a), first(b)) {
+        order::sort_by(&mut done, |(a, _), (b, _)| match (first(a), first(b)) {
             (Some(a), Some(b)) => order.compare(&a, &b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         });

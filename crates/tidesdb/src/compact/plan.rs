@@ -119,7 +119,7 @@ fn flushed_bytes(tree: &Tree<'_>, settings: &PolicySettings) -> u64 {
 }
 
 /// The tree as the planner sees it: without the damaged tables of level 1 and those above them, which stay where they are.
-fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainRules) -> Tree<'a> {
+pub(super) fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainRules) -> Tree<'a> {
     let taken: HashSet<_> = claims.iter().flat_map(|claim| &claim.tables).collect();
     let view = |slot: &'a Arc<TableSlot>| view(slot.meta(), taken.contains(&slot.id()));
     let runs =

@@ -12,6 +12,7 @@ use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
+use crate::order::Gather;
 use crate::rewrite::{self, Rewritten};
 use crate::sources::TableVersion;
 use crate::types::TableId;
@@ -227,7 +228,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
             }
             Ok(())
         }
-        _ => out.add_to(ctx, family, (plan.target, generation), &mut edit),
+        _ => out.add_to(ctx, family, |_| (plan.target, generation), &mut edit),
     };
     added.and_then(|()| ctx.install(&edit, &[family])).inspect_err(|_| {
         if plan.is_merge() {
@@ -252,7 +253,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
 fn removals(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> VersionEdit {
     let family = version.id();
     let tables = plan.inputs.iter().map(|(level, table)| (*level, table.id()));
-    let inputs: BTreeSet<_> = tables.clone().map(|(_, table)| table).collect();
+    let inputs: BTreeSet<_> = tables.clone().map(|(_, table)| table).gather();
     let ranges = version.ranges().iter().filter(|range| !version.is_hiding(range, &inputs, &out.tables));
     let tables = tables.map(|(level, table)| Change::RemoveTable { family, level, table });
     tables.chain(ranges.map(|range| Change::RemoveRange { family, seq: range.seq })).collect()

@@ -1,6 +1,7 @@
 //! Chooses the keys at which a merge is divided.
 
 use super::plan::CompactionPlan;
+use crate::order;
 use crate::types::Comparator;
 
 /// Number of stretches of a table that are compared when a merge is divided. A part is wrong by at most one stretch of each
@@ -25,7 +26,7 @@ pub(super) fn divide(
     }
     let tables = plan.inputs.iter().map(|(_, table)| table.table());
     let mut stretches: Vec<_> = tables.flat_map(|table| table.stretches(STRETCHES)).collect();
-    stretches.sort_by(|a, b| order.compare(&a.0, &b.0));
+    order::sort_by(&mut stretches, |a, b| order.compare(&a.0, &b.0));
     let mut starts = borders(order, stretches, parts);
     if plan.cuts.len() as u64 >= CUTS_PER_PART as u64 * parts {
         starts = starts.iter().filter_map(|key| cut_from(order, &plan.cuts, key)).cloned().collect();

@@ -6,12 +6,15 @@
 //! ```
 //!
 //! Neither reaches the manifest: [`MaintenanceCtx`](crate::maintenance::MaintenanceCtx), which does, is declared in a layer above the
-//! write path, and holds these two.
+//! write path, and holds these two. A handle that needs more asks the [`OpenDatabase`], which the last layer implements.
 
 mod families;
+mod open;
 mod read;
 mod write;
 
 pub use families::Families;
+pub use open::OpenDatabase;
 pub use read::{OperationTimes, ReadCtx};
+pub(crate) use write::StagedTables;
 pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, WriteCtx};

@@ -1,6 +1,5 @@
 //! The write path: from a commit to a memtable that waits for its flush.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -11,14 +10,18 @@ use tidesdb_io::{Buffer, Env};
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, pin, rank};
 
-use super::{Families, ReadCtx};
+use super::{Families, OpenDatabase, ReadCtx};
+use crate::callback::comparing;
 use crate::events::Events;
-use crate::family::{FamilyCore, FamilyIndex, GarbageBudget, MemSlot, ReadView};
+use crate::family::{FamilyCore, FamilyIndex, GarbageBudget, MemSlot, ReadView, TakenTables};
 use crate::health::Health;
+use crate::ingest::Taking;
 use crate::jobs::{Call, Calls, Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
+use crate::order;
 use crate::pacing::{Admission, GROWTH_PATIENCE, Pacing};
+use crate::sst::Table;
 use crate::types::{FamilyId, SeqNo};
 use crate::waits::StallCause;
 use crate::wal::{Commit, Log, Purpose, SpaceReservation, SyncDue};
@@ -39,8 +42,8 @@ const PINNING_AT_ONCE: usize = 64;
 /// Size from which a memtable is flushed when memory begins to be scarce.
 const FLUSH_FOR_MEMORY_MIN: u64 = 1 << 20;
 
-/// The log, the memtables of all families, and what limits the writers. It names no context that holds it, so it cannot change the manifest; it reads
-/// tables only through the read views of the families. [`WriteCtx::owner`] is opaque here: only `db` knows its type.
+/// The log, the memtables of all families, and what limits the writers. It reads tables only through the read views of the families, and changes the
+/// manifest only through its [`OpenDatabase`].
 #[derive(Debug)]
 pub struct WriteCtx {
     /// Decides what a reader sees.
@@ -87,8 +90,8 @@ pub struct WriteCtx {
     pub running: RunningJobs,
     /// Records what the background does.
     pub events: Events,
-    /// The open database. Its type is that of a higher layer, which alone can reach what it holds.
-    owner: OnceLock<Weak<dyn Any + Send + Sync>>,
+    /// The open database, for handles.
+    database: OnceLock<Weak<dyn OpenDatabase>>,
 }
 
 /// What begins a session at its first write.
@@ -129,6 +132,19 @@ impl Flushed {
     }
 }
 
+/// What a commit takes for one family, before it has its sequence number.
+#[derive(Debug)]
+pub(crate) struct StagedTables {
+    /// The family.
+    pub(crate) family: Arc<FamilyCore>,
+    /// Its tables, oldest first.
+    pub(crate) tables: Vec<Arc<Table>>,
+    /// The position of each table in the record.
+    pub(crate) positions: Vec<u64>,
+    /// Range tombstones with their positions in the record.
+    pub(crate) ranges: Vec<(u64, Taking)>,
+}
+
 /// Disk space reserved for a merge, which all threads that work on the merge share.
 pub type MergeSpace = SpaceReservation<OwnedLog>;
 
@@ -162,24 +178,22 @@ impl WriteCtx {
             idle: AtomicBool::new(false),
             running: RunningJobs::new(&env.clock),
             events: Events::new(&env.clock),
-            owner: OnceLock::new(),
+            database: OnceLock::new(),
             options,
         }
     }
 
     /// Sets the open database that the write path belongs to.
-    pub fn set_owner<T: Send + Sync + 'static>(&self, owner: &Arc<T>) {
-        let owner: Weak<T> = Arc::downgrade(owner);
-        let _ = self.owner.set(owner);
+    pub fn set_database(&self, database: Weak<dyn OpenDatabase>) {
+        let _ = self.database.set(database);
     }
 
     /// The open database, for calls of handles that need more than the write path.
     ///
     /// # Errors
     /// `Closed` if it is gone.
-    pub fn owner<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
-        let owner = self.owner.get().and_then(Weak::upgrade).ok_or(Error::Closed)?;
-        owner.downcast().map_err(|_| Error::internal("the write path belongs to something else"))
+    pub fn database(&self) -> Result<Arc<dyn OpenDatabase>> {
+        self.database.get().and_then(Weak::upgrade).ok_or(Error::Closed)
     }
 
     /// Fails unless a write may begin. Waits until recovered commits are in tables. The first write of a session that begins late begins it.
@@ -424,7 +438,8 @@ impl WriteCtx {
             true => Admission::Go,
             false => Admission::Stop(StallCause::Memory),
         };
-        self.pacing.stop(&*self.env.clock, StallCause::Memory, GROWTH_PATIENCE, admission, |_| {
+        let patience = (GROWTH_PATIENCE, self.memory.databases() > 1);
+        self.pacing.stop(&*self.env.clock, StallCause::Memory, patience, admission, |_| {
             self.health.check()?;
             self.reads.check_open()?;
             self.ask_for_relief();
@@ -475,11 +490,18 @@ impl WriteCtx {
             (bytes >= least).then_some((bytes, family))
         };
         let mut largest: Vec<_> = self.all_families().into_iter().filter_map(active).collect();
-        largest.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        order::sort_by_key(&mut largest, |(bytes, _)| std::cmp::Reverse(*bytes));
         // The memory of immutable memtables will be free soon.
         let freed = self.pacing.flush_debt().min(self.memory.used_for(Use::Memtables));
         let wanted = self.memory.wanted().saturating_sub(self.memory.begin_of(Pressure::Elevated));
         let mut missing = wanted.saturating_sub(freed);
+        let all = self.memory.whole().used_for(Use::Memtables);
+        if self.memory.databases() > 1 && all > 0 && self.memory.is_within_limit() {
+            // Each database that shares the limit gives up its part, and small ones nothing.
+            let part = self.memory.used_for(Use::Memtables) as f64 / all as f64;
+            let is_small = self.memory.own_wanted() < self.memory.fair_bytes() / 2;
+            missing = if is_small { 0 } else { (missing as f64 * part.min(1.0)) as u64 };
+        }
         let mut chosen = Vec::new();
         for (bytes, family) in largest {
             if missing == 0 {
@@ -576,6 +598,46 @@ impl WriteCtx {
         tidesdb_sync::reclaim();
         ids.into_iter().for_each(|id| self.jobs.push(Job::Flush(id)));
         Ok(place)
+    }
+
+    /// Reserves a place for `record`, a commit that takes the tables of `staged`, and puts these into the read views before another commit is
+    /// ordered. `within` is called meanwhile.
+    ///
+    /// # Errors
+    /// As [`Log::reserve`]: nothing happened. If the second result is an error, the place is reserved, and the caller poisons.
+    pub(crate) fn reserve_taken(
+        &self,
+        record: &mut Buffer,
+        staged: &mut [StagedTables],
+        within: impl Fn(),
+    ) -> Result<(Commit, Result<()>)> {
+        let _one_at_a_time = self.rotating.lock();
+        self.make_slots(staged.iter().map(|part| &part.family));
+        let mut taken = Ok(());
+        let place = self.log.reserve_holding(record, Purpose::Store, |commit| {
+            within();
+            // A comparator may panic: then nobody else can tell where the tables belong.
+            taken = comparing(|| staged.iter_mut().try_for_each(|part| self.take(part, commit)));
+        })?;
+        tidesdb_sync::reclaim();
+        staged.iter().for_each(|part| self.jobs.push(Job::Flush(part.family.id)));
+        Ok((place, taken))
+    }
+
+    fn take(&self, part: &mut StagedTables, commit: &Commit) -> Result<()> {
+        for (position, table) in part.positions.iter().zip(&mut part.tables) {
+            let table = Arc::get_mut(table);
+            table.expect("a table that is taken is not shared").number(commit.seq + position);
+        }
+        let ranges = std::mem::take(&mut part.ranges).into_iter();
+        let ranges = ranges.filter_map(|(position, range)| range.range(commit.seq + position)).collect();
+        let debt = part.family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
+        self.pacing.add_flush_debt(debt); // add first: a flush may subtract it as soon as the memtable is in the view
+        let taken = TakenTables { tables: &part.tables, ranges };
+        if !part.family.rotate_around_tables(taken, (commit.seq, commit.end))? {
+            self.pacing.subtract_flush_debt(debt);
+        }
+        Ok(())
     }
 
     /// Rotates those of `families` at one boundary that have an active memtable and a view that is `wanted`.

@@ -8,10 +8,9 @@ use std::time::Duration;
 use super::Db;
 use crate::family::FamilyCore;
 use crate::health::HealthReport;
-use crate::jobs::JobQueue;
 use crate::sources::TableVersion;
 use crate::sst::Table;
-use crate::types::{EntryCursor, Kind, VlogId};
+use crate::types::{EntryCursor, VlogId};
 use crate::vlog::{ValuePlace, VlogInfo};
 use crate::{Error, Result, collect, compact, files, flush};
 
@@ -162,18 +161,23 @@ impl Db {
     /// # Errors
     /// `Closed`, also if the database is closed meanwhile: damage that was found until then is not reported.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_while(&|| Ok(()))
+    }
+
+    /// Like [`Db::verify`], and ends with the error of `check`, which is asked now and then.
+    pub(crate) fn verify_while(&self, check: &dyn Fn() -> Result<()>) -> Result<VerifyReport> {
         let engine = &self.inner.engine;
         engine.reads.check_open()?;
         let _call = engine.write.calls.begin()?;
+        let check = || engine.write.jobs.check_open().and_then(|()| check());
         let mut report = VerifyReport::default();
         for family in engine.write.all_families() {
             let view = family.owned_view();
             if family.is_dropped() {
                 continue; // a drop sets the flag first and empties the view afterwards
             }
-            report.unflushed += view.memtables().map(|slot| slot.map.entries()).sum::<u64>();
-            Verification { jobs: &engine.write.jobs, family: &family, report: &mut report }
-                .run(&view.version)?;
+            report.unflushed += view.memtables().map(|slot| slot.entries()).sum::<u64>();
+            Verification { check: &check, family: &family, report: &mut report }.run(&view.version)?;
         }
         Ok(report)
     }
@@ -181,7 +185,8 @@ impl Db {
 
 /// The check of one family.
 struct Verification<'a> {
-    jobs: &'a JobQueue,
+    /// Fails if it is to end.
+    check: &'a dyn Fn() -> Result<()>,
     family: &'a FamilyCore,
     report: &'a mut VerifyReport,
 }
@@ -194,7 +199,7 @@ impl Verification<'_> {
         }
         let overdrawn = self.overdrawn(version);
         for slot in version.tables() {
-            self.jobs.check_open()?;
+            (self.check)()?;
             self.report.tables += 1;
             match slot.table().verify() {
                 Err(e) => self.report.damage.push(e),
@@ -206,7 +211,7 @@ impl Verification<'_> {
             }
         }
         for (id, info) in version.vlogs() {
-            self.jobs.check_open()?;
+            (self.check)()?;
             self.report.vlogs += 1;
             match self.family.vlog.scan(*id, |_| {}) {
                 Err(e) => self.report.damage.push(e),
@@ -222,7 +227,7 @@ impl Verification<'_> {
                 Ok(_) => {}
             }
         }
-        self.jobs.check_open() // what the close has removed meanwhile is no damage
+        (self.check)() // what the close has removed meanwhile is no damage
     }
 
     /// Returns the value logs that are shorter than all that the tables refer to in them, and reports these. Each value has one entry in all
@@ -251,8 +256,8 @@ impl Verification<'_> {
         let name = files::table(table.meta().id);
         let mut cursor = crate::sst::TableCursor::bypassing_cache(Arc::clone(table));
         cursor.seek_to_first()?;
-        while cursor.valid() && !self.jobs.is_closed() {
-            if cursor.kind() == Kind::PutPointer {
+        while cursor.valid() && (self.check)().is_ok() {
+            if cursor.kind().holds_pointer() {
                 let place = ValuePlace::decode(cursor.value()?)
                     .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a malformed pointer"))?;
                 let mut is_readable = true;

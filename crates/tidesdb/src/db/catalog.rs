@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Db;
 use crate::engine::Engine;
+use crate::events::{Event, LevelPart};
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::{FamilyOptions, LiveOptions};
@@ -79,12 +80,20 @@ pub(super) fn new_id(engine: &Engine, name: &str) -> Result<FamilyId> {
     engine.maintenance.versions.new_family_id()
 }
 
-/// Creates a family, with `edit`.
+/// Records what became of a family. The caller holds the lock of the catalog, so that lines have the order of the changes. They are written at
+/// once: a background thread would write those of ten thousand families too late.
+pub(super) fn tell(engine: &Engine, event: &Event) {
+    engine.write.events.record(event);
+    engine.write.events.write();
+}
+
+/// Creates a family, with `edit`, and records `event`.
 pub(super) fn create(
     engine: &Arc<Engine>,
     name: &str,
     options: FamilyOptions,
     mut edit: VersionEdit,
+    event: Option<&Event>,
 ) -> Result<Arc<FamilyCore>> {
     let _call = engine.write.begin_call()?;
     let _catalog = engine.catalog.lock();
@@ -92,7 +101,9 @@ pub(super) fn create(
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
     // Commits before this sequence number do not belong to this family.
     edit.push(Change::FlushedTo { family: id, seq: engine.write.log.sequencer().visible_end() - 1 });
-    publish_new(engine, id, name, options, edit)
+    let made = publish_new(engine, id, name, options, edit)?;
+    event.into_iter().for_each(|event| tell(engine, event));
+    Ok(made)
 }
 
 /// Installs an edit that creates family `id`, and publishes the family with it.
@@ -115,6 +126,20 @@ pub(super) fn publish_new(
     engine.write.log.note_data(FAMILY_BYTES);
     engine.write.log.restore_reserve();
     made.ok_or_else(|| Error::internal("a new family has no version"))
+}
+
+/// Tables and bytes of each level of a family.
+fn parts(family: &FamilyCore) -> Vec<LevelPart> {
+    let mut parts: Vec<LevelPart> = Vec::new();
+    for run in family.owned_view().version.runs() {
+        let bytes = run.tables().map(|table| table.meta().file_bytes);
+        let part = LevelPart { level: run.level(), tables: bytes.clone().count() as u64, bytes: bytes.sum() };
+        match parts.last_mut().filter(|last| last.level == part.level) {
+            Some(last) => (last.tables, last.bytes) = (last.tables + part.tables, last.bytes + part.bytes),
+            None => parts.push(part),
+        }
+    }
+    parts
 }
 
 /// Fails if this build lacks the compression of a family.
@@ -162,29 +187,38 @@ impl Family {
     }
 
     fn change(&self, options: FamilyOptions, keep: bool) -> Result<()> {
-        let (engine, core) = (self.engine()?, &self.core);
-        let _call = engine.write.begin_call()?;
-        let _catalog = engine.catalog.lock();
-        core.check_usable()?;
-        let stored = if keep { Some(options.clone().over(stored(self)?)) } else { None };
-        let options = options.over(core.options.now());
-        core.options.check_change(&core.name(), &options)?;
-        if !keep && core.options.adds_operator(&options) {
-            return Err(Error::invalid("a merge operator is added for good, by change_options"));
-        }
-        if let Some(stored) = stored {
-            let mut edit = VersionEdit::new();
-            edit.push(Change::SetOptions { family: core.id, options: stored });
-            engine.maintenance.install(&edit, &[core])?;
-            tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
-        }
-        core.options.change(&options);
-        core.vlog.set_file_bytes_max(file_bytes(&engine, &options));
-        core.note_values(); // the limit of garbage may have changed
-        core.ask_for_sweep();
-        engine.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
-        Ok(())
+        self.ctx.database()?.change_options(&self.core, options, keep)
     }
+}
+
+/// Changes the settings of a family: see [`OpenDatabase::change_options`](crate::context::OpenDatabase::change_options).
+pub(super) fn change_options(
+    engine: &Engine,
+    core: &Arc<FamilyCore>,
+    options: FamilyOptions,
+    keep: bool,
+) -> Result<()> {
+    let _call = engine.write.begin_call()?;
+    let _catalog = engine.catalog.lock();
+    core.check_usable()?;
+    let stored = if keep { Some(options.clone().over(stored(engine, core)?)) } else { None };
+    let options = options.over(core.options.now());
+    core.options.check_change(&core.name(), &options)?;
+    if !keep && core.options.adds_operator(&options) {
+        return Err(Error::invalid("a merge operator is added for good, by change_options"));
+    }
+    if let Some(stored) = stored {
+        let mut edit = VersionEdit::new();
+        edit.push(Change::SetOptions { family: core.id, options: stored });
+        engine.maintenance.install(&edit, &[core])?;
+        tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
+    }
+    core.options.change(&options);
+    core.vlog.sizes.set_most(file_bytes(engine, &options));
+    core.note_values(); // the limit of garbage may have changed
+    core.ask_for_sweep();
+    engine.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
+    Ok(())
 }
 
 /// Applies and stores the settings that the caller names for an existing family.
@@ -203,15 +237,15 @@ pub(super) fn put_in_force(family: &Family, wanted: FamilyOptions) -> Result<()>
 
 /// Returns whether the manifest has the settings that `wanted` names: those in force may end with the session.
 fn is_stored(family: &Family, wanted: &FamilyOptions) -> Result<bool> {
-    let stored = stored(family)?;
+    let stored = family.ctx.database()?.stored_options(&family.core)?;
     let wanted = wanted.clone().over(stored.clone());
     Ok(LiveOptions::new(stored).are(&wanted))
 }
 
 /// Returns the settings of a family that the manifest has.
-fn stored(family: &Family) -> Result<FamilyOptions> {
-    let stored = family.engine()?.maintenance.versions.family(family.core.id);
-    stored.map(|stored| stored.options.clone()).ok_or_else(|| Error::no_family(&family.core.name()))
+pub(super) fn stored(engine: &Engine, family: &FamilyCore) -> Result<FamilyOptions> {
+    let stored = engine.maintenance.versions.family(family.id);
+    stored.map(|stored| stored.options.clone()).ok_or_else(|| Error::no_family(&family.name()))
 }
 
 impl Db {
@@ -249,7 +283,9 @@ impl Db {
     /// # Errors
     /// `Exists`, `InvalidArgument` (name), `MemoryLimit` (it says how many families fit), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        create(&self.inner.engine, name, options, VersionEdit::new()).map(|core| self.handle(core))
+        let engine = &self.inner.engine;
+        let created = Event::FamilyCreated { family: name.into(), source: "".into() };
+        create(engine, name, options, VersionEdit::new(), Some(&created)).map(|core| self.handle(core))
     }
 
     /// Returns the family called `name`; creates it with `options` if there is none. If it exists, the settings that `options` name
@@ -281,13 +317,17 @@ impl Db {
         let core = self.find_other(name, "dropped")?;
         let mut edit = VersionEdit::new();
         edit.push(Change::DropFamily { family: core.id });
+        let mut levels = Vec::new();
         let drop_it = || {
             engine.maintenance.install_with(&edit, |_| {
+                levels = parts(&core); // no flush or merge installs any more
                 core.set_dropped();
                 engine.write.families.write().remove(&core);
             })
         };
         engine.maintenance.with_reserve(drop_it)?;
+        tell(engine, &Event::FamilyDropped { family: core.name(), levels });
+        core.give_up_taken();
         engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         engine.write.jobs.set_small(core.id, false);
@@ -311,7 +351,9 @@ impl Db {
         let core = self.find_other(old, "renamed")?;
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
-        engine.maintenance.install_with(&edit, |_| engine.write.families.write().rename(&core, new))
+        engine.maintenance.install_with(&edit, |_| engine.write.families.write().rename(&core, new))?;
+        tell(engine, &Event::FamilyRenamed { family: new.into(), before: old.into() });
+        Ok(())
     }
 
     /// Returns the family called `name`, unless it is the default family, which cannot be `changed`.

@@ -15,7 +15,7 @@ use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Change, Context, State, VersionEdit, VersionSet};
 use crate::wal::layout::UNIT;
-use crate::{Error, Result, files, flush, upload};
+use crate::{Error, Result, files, flush};
 
 /// Bytes copied per read.
 const COPY_BYTES: u64 = 1 << 20;
@@ -106,31 +106,35 @@ fn copy(ctx: &MaintenanceCtx, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
     let copied = target.create_new(name, len).and_then(|new| {
         let mut buf = vec![0; COPY_BYTES.min(len) as usize];
         for at in (0..len).step_by(COPY_BYTES as usize) {
+            if ctx.write.jobs.is_closed() {
+                return Ok(false);
+            }
             let part = &mut buf[..COPY_BYTES.min(len - at) as usize];
             file.read_exact_at(part, at)?;
             new.write_all_at(part, at)?;
         }
-        new.sync_all()
+        new.sync_all().map(|()| true)
     });
-    copied.map_err(|e| match Error::io("copy", name, e) {
+    let whole = copied.map_err(|e| match Error::io("copy", name, e) {
         e if e.is_full() => Error::NoSpace {
             dir: target.path().display().to_string().into(),
             free: target.space().map_or(0, |space| space.free),
             needed: len,
         },
         e => e,
-    })
+    })?;
+    if whole { Ok(()) } else { Err(Error::Closed) }
 }
 
 /// Transfers the files first, then writes a manifest that names them all. Until `CURRENT` exists, nothing looks like a
 /// database.
 fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
-    upload::names(state).try_for_each(|name| {
+    state.file_names().try_for_each(|name| {
         ctx.write.jobs.check_open()?;
         transfer(ctx, &name, target)
     })?;
     target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))?;
-    let tables = TableContext::new(target, &ctx.write.memory, 0, false);
+    let tables = TableContext::new(target, &ctx.write.memory, 0);
     let comparators: Vec<Comparator> =
         ctx.write.all_families().iter().map(|f| f.options.comparator.clone()).collect();
     let context = Context {

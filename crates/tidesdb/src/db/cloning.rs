@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::Db;
-use super::catalog::{core, find, new_id, publish_new};
+use super::catalog::{core, find, new_id, publish_new, tell};
 use crate::engine::Engine;
+use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::memory::Use;
 use crate::merge::CoveringRanges;
@@ -55,8 +56,10 @@ impl Db {
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
         edit.push(Change::FlushedTo { family: id, seq: engine.write.log.sequencer().visible_end() - 1 });
-        files.out.add_to(&engine.maintenance, &files.to, (FLUSH_LEVEL, 0), &mut edit)?;
-        publish_new(engine, id, new, options, edit).map(|core| self.handle(core))
+        files.out.add_to(&engine.maintenance, &files.to, |_| (FLUSH_LEVEL, 0), &mut edit)?;
+        let made = publish_new(engine, id, new, options, edit)?;
+        tell(engine, &Event::FamilyCreated { family: new.into(), source: source.into() });
+        Ok(self.handle(made))
     }
 }
 

@@ -11,9 +11,10 @@ use tidesdb_sync::{Event as Signal, Mutex, rank};
 use super::{Db, Inner};
 use crate::events::Event;
 use crate::family::FamilyCore;
+use crate::remote::upload;
 use crate::types::{WalId, wal_id_max};
 use crate::version::{Change, VersionEdit};
-use crate::{Error, Result, collect, flush, upload};
+use crate::{Error, Result, collect, flush};
 
 /// Attempts to upload to the object store during a close.
 const UPLOAD_TRIES: u32 = 3;
@@ -162,6 +163,7 @@ impl Inner {
         let result = result.and_then(|()| self.upload_last());
         self.log_close(&result, started);
         engine.leave_files();
+        engine.leave_shared();
         drop(lock);
         end.result.clone_from(&result);
         drop(end);
@@ -247,13 +249,14 @@ impl Inner {
     /// Uploads for the last time.
     fn upload_last(&self) -> Result<()> {
         let engine = &self.engine;
+        let Some(remote) = &engine.remote else { return Ok(()) };
         for _ in 1..UPLOAD_TRIES {
-            if upload::at_close(engine).is_ok() {
+            if upload::at_close(&engine.maintenance, remote).is_ok() {
                 return Ok(());
             }
             engine.write.env.clock.sleep(UPLOAD_PAUSE);
         }
-        upload::at_close(engine)
+        upload::at_close(&engine.maintenance, remote)
     }
 
     /// Ends without writing anything.
@@ -264,6 +267,7 @@ impl Inner {
         self.engine.reads.closed.store(true, Ordering::SeqCst);
         self.engine.write.events.end_log();
         self.engine.leave_files();
+        self.engine.leave_shared();
         drop(lock);
     }
 

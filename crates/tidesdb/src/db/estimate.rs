@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::family::MemSlot;
 use crate::sst::BlocksWithin;
-use crate::types::{Comparator, KeyRange};
+use crate::types::{Comparator, KeyRange, KeySpan};
 use crate::write::Family;
 
 /// Limit for counting the entries of a memtable one by one.
@@ -28,8 +28,6 @@ pub struct RangeEstimate {
     /// Entries in memtables. Exact up to 1000 per memtable; beyond that, the memtable's total.
     pub memtable_entries: u64,
 }
-
-type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 impl Family {
     /// Estimates what a scan of `range` reads now. Searches the index of each table that overlaps the range; for an
@@ -59,7 +57,9 @@ impl Family {
             sum.memtable_entries += entries;
             sum.sources += u64::from(entries > 0);
         }
-        for table in view.version.runs().iter().flat_map(|run| run.meeting(order, &range)) {
+        let taken = view.memtables().filter_map(|slot| slot.taken.as_deref());
+        let runs = taken.chain([&*view.version]).flat_map(|version| version.runs());
+        for table in runs.flat_map(|run| run.meeting(order, &range)) {
             let BlocksWithin { blocks, all, bytes } = table.table().blocks_within(range.0, range.1);
             sum.blocks += blocks;
             sum.bytes += bytes;
@@ -75,7 +75,7 @@ impl Family {
     /// since.
     pub fn key_count_max(&self) -> u64 {
         let view = self.core.owned_view();
-        let in_memtables: u64 = view.memtables().map(|slot| slot.map.entries()).sum();
+        let in_memtables: u64 = view.memtables().map(|slot| slot.entries()).sum();
         let in_tables = view.version.tables().map(|table| {
             let meta = table.meta();
             meta.keys.min(meta.entries.saturating_sub(meta.tombstones))
@@ -85,7 +85,7 @@ impl Family {
 }
 
 /// Returns whether a range contains no key.
-pub(super) fn is_empty(order: &Comparator, (start, end): Range<'_>) -> bool {
+pub(super) fn is_empty(order: &Comparator, (start, end): KeySpan<'_>) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => order.compare(start, end).is_gt(),
         (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => {
@@ -96,7 +96,7 @@ pub(super) fn is_empty(order: &Comparator, (start, end): Range<'_>) -> bool {
 }
 
 /// Counts the entries of `slot` in `range`. Returns the memtable's total if there are more than [`COUNTED_MAX`].
-fn count(order: &Comparator, slot: &Arc<MemSlot>, (start, end): Range<'_>) -> u64 {
+fn count(order: &Comparator, slot: &Arc<MemSlot>, (start, end): KeySpan<'_>) -> u64 {
     let mut cursor = slot.map.cursor();
     match start {
         Bound::Included(key) | Bound::Excluded(key) => cursor.seek(key),

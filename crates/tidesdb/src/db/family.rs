@@ -6,16 +6,47 @@ use std::time::{Duration, SystemTime};
 use tidesdb_sync::Kept;
 
 use super::estimate::is_empty;
-use crate::engine::Engine;
-use crate::family::{CommitHook, FamilyCore, FamilyStats};
-use crate::maintenance::MaintenanceCtx;
-use crate::options::{ReadOptions, WriteOptions};
+use crate::Result;
+use crate::family::{CommitHook, FamilyStats};
+use crate::options::{FamilyOptions, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
-use crate::types::{CompactionFilter, KeyBounds, KeyRange, SeqNo, Slice, prefix_range};
+use crate::types::{CompactionFilter, FamilyId, KeyBounds, KeyRange, SeqNo, Slice, moment_of, prefix_range};
 use crate::write::{Family, WriteBatch};
-use crate::{Result, collect, compact, flush};
 
 impl Family {
+    /// The id, which is never reused.
+    pub fn id(&self) -> FamilyId {
+        self.core.id
+    }
+
+    /// The current name.
+    pub fn name(&self) -> String {
+        self.core.name().to_string()
+    }
+
+    /// Returns the moment at which a row expires that is put now without an expiry: the end of the family's default TTL, or `None`
+    /// if it has none. At the latest in the year 10889.
+    ///
+    /// # Errors
+    /// `None` if the default would end after that year: then it ends in that year.
+    pub fn default_expiry(&self) -> Result<Option<SystemTime>> {
+        self.stored_default_expiry().map(moment_of)
+    }
+
+    /// Returns the moment at which a row expires that is put with `ttl` now, in whole milliseconds, rounded up. Rows that are put with the
+    /// same expiry ([`Family::put_expiring`]) expire together.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `ttl` ends after the year 10889.
+    pub fn expiry_after(&self, ttl: Duration) -> Result<SystemTime> {
+        self.stored_expiry_after(ttl).map(|expiry| moment_of(expiry).unwrap_or(SystemTime::UNIX_EPOCH))
+    }
+
+    /// Returns the current settings.
+    pub fn current_options(&self) -> FamilyOptions {
+        self.core.options.now()
+    }
+
     /// Sets `key` to `value`, for the default TTL of the family if it has one; returns the commit's sequence number.
     ///
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
@@ -313,7 +344,7 @@ impl Family {
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         let _call = self.ctx.begin_call()?;
-        flush::all(&self.engine()?.maintenance, std::slice::from_ref(&self.core))
+        self.ctx.database()?.flush(&self.core)
     }
 
     /// Schedules a background flush of everything committed so far and returns at once. Without background threads, the
@@ -333,7 +364,8 @@ impl Family {
     /// # Errors
     /// As [`Family::flush`]; `Corrupt`; `Busy` if [`Db::cancel_compactions`](crate::Db::cancel_compactions) stopped it.
     pub fn compact(&self) -> Result<()> {
-        self.compact_by(compact::everything)
+        let _call = self.ctx.begin_call()?;
+        self.ctx.database()?.compact(&self.core, None)
     }
 
     /// Flushes, then merges the tables that overlap `range`. Afterwards `range` has no deleted, expired or hidden
@@ -356,24 +388,11 @@ impl Family {
         let range = range.bounds();
         match is_empty(&self.core.options.comparator, range) {
             true => self.flush(),
-            false => self.compact_by(|ctx, core| compact::within(ctx, core, &range)),
+            false => {
+                let _call = self.ctx.begin_call()?;
+                self.ctx.database()?.compact(&self.core, Some(range))
+            }
         }
-    }
-
-    /// Flushes, merges tables by `merge`, and collects garbage of values.
-    fn compact_by(&self, merge: impl FnOnce(&MaintenanceCtx, &Arc<FamilyCore>) -> Result<()>) -> Result<()> {
-        let _call = self.ctx.begin_call()?;
-        self.flush()?;
-        let engine = self.engine()?;
-        merge(&engine.maintenance, &self.core)?;
-        collect::all(&engine.maintenance, &self.core, engine.log_store())?;
-        engine.maintenance.remove_obsolete();
-        Ok(())
-    }
-
-    /// The open database: what the write path cannot reach.
-    pub(super) fn engine(&self) -> Result<Arc<Engine>> {
-        self.ctx.owner()
     }
 
     /// Sets a hook that runs after each commit to the family; `None` removes it. The hook runs once the commit is

@@ -5,14 +5,17 @@ mod catalog;
 mod checkpoint;
 mod cloning;
 mod close;
+mod destroy;
 mod estimate;
 mod family;
+mod handles;
+mod resources;
 mod open;
 mod recover;
 mod replay;
 mod save;
-mod restore;
 mod reader;
+mod pinned;
 mod snapshot;
 mod explain;
 mod stats;
@@ -22,6 +25,7 @@ mod diagnose;
 mod transact;
 mod single;
 mod values;
+mod ingest;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,20 +36,22 @@ pub use admin::VerifyReport;
 use close::Closing;
 pub use diagnose::{Finding, Severity};
 pub use estimate::RangeEstimate;
+pub use ingest::{Ingest, SortedWriter};
 pub use open::{LockedDb, OpenOptions};
 pub use reader::Reader;
 pub use recover::RecoveryReport;
+pub use resources::{Resources, ResourcesBuilder};
 pub use snapshot::Snapshot;
 pub use values::ValueWriter;
 pub use writer::{WriterFigures, WriterState};
 
-use crate::background::{self, Pool};
+use crate::background::Pool;
 use crate::context::WriteCtx;
 use crate::engine::Engine;
 use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
+use crate::remote::upload;
 use crate::types::{KeyBounds, KeyRange, SeqNo, Slice};
-use crate::upload;
 use crate::write::{self, Family, WriteBatch};
 use crate::{Error, Result};
 
@@ -322,8 +328,10 @@ impl Db {
     /// # Errors
     /// `Io` from the store, and the errors of a flush. No data is lost; the background retries the upload.
     pub fn upload(&self) -> Result<()> {
-        let _call = self.inner.engine.write.begin_call()?;
-        upload::run(&self.inner.engine)
+        let engine = &self.inner.engine;
+        let _call = engine.write.begin_call()?;
+        let Some(remote) = &engine.remote else { return Ok(()) };
+        upload::run(&engine.maintenance, remote, &engine.catalog)
     }
 
     /// Returns the value of `key`.
@@ -465,12 +473,11 @@ fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     if work
         && ctx.works_alone()
         && ctx.jobs.pending() > 0
-        && let Ok(engine) = ctx.owner()
+        && let Ok(database) = ctx.database()
     {
-        // A close that has begun does what is left. The commit stands even if a job fails. Such a failure appears in the next call or
-        // poisons the database.
+        // A close that has begun does what is left. The commit stands even if a job fails.
         if let Ok(_call) = ctx.calls.begin() {
-            let _ = background::run_queued(&engine);
+            database.run_queued();
         }
     }
 }

@@ -8,9 +8,8 @@ use tidesdb_sync::Mutex;
 
 use super::close::Closing;
 use super::recover::{self, Rest};
-use super::restore::{self, Attached};
 use super::save::Unsaved;
-use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
+use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, Resources, catalog};
 use crate::background::Pool;
 use crate::context::WriteCtx;
 use crate::engine::Engine;
@@ -18,8 +17,9 @@ use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry, ThreadKind};
 use crate::maintenance::MaintenanceCtx;
-use crate::memory::Memory;
-use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
+use crate::memory::{Memory, Shares};
+use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode, check_threads};
+use crate::remote::restore::{self, Attached};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, MergeOperator, WalId, is_segment_bytes, wal_id_max};
 use crate::version::{
@@ -30,16 +30,12 @@ use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::write::Family;
 use crate::{Error, Result, compact, files};
 
-/// The system may have room for no more threads, and a thread that cannot begin ends the process.
-const BACKGROUND_THREADS_MAX: usize = 256;
 /// Free space, on top of `disk_free_min`, below which an open releases the reserve.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
 /// An open looks for merges that are due itself if there are at most so many families, and tables of a family, and removes so many files.
 const FEW: usize = 8;
 /// Reads cause merges of a family with several sorted runs from this size on, also if nothing is written.
 const WATCHED_BYTES_MIN: u64 = 1 << 20;
-/// Value logs open for writing may use 1/4 of the descriptor budget.
-const VLOG_WRITES_SHARE: usize = 4;
 
 /// Options for opening a database; created by [`Db::options`].
 #[derive(Clone, Debug)]
@@ -54,6 +50,9 @@ pub struct OpenOptions {
     pub(super) operators: Vec<MergeOperator>,
     allow_unknown: bool,
     pub(super) env: Env,
+    resources: Option<Resources>,
+    /// The memory that the database has a part of.
+    whole: Option<Arc<Memory>>,
 }
 
 impl OpenOptions {
@@ -67,6 +66,8 @@ impl OpenOptions {
             operators: Vec::new(),
             allow_unknown: false,
             env: Env::real(),
+            resources: None,
+            whole: None,
         }
     }
 
@@ -88,8 +89,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the bytes of memory that the database may use; 0, the default, takes half of the memory of the machine or of the
-    /// control group.
+    /// Sets the bytes of memory that the database may use. With 0, the default, all databases of the process that set none, and have
+    /// no [`Resources`], share half of the memory of the machine or of the control group.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.options.memory_limit = bytes;
         self
@@ -113,6 +114,21 @@ impl OpenOptions {
         self
     }
 
+    /// Refuses to open a database that exists; default false. The look and the creation are one step: the lock of the directory is held.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use tidesdb::{Db, Error};
+    /// let path = dir.path().join("db");
+    /// Db::options(&path).error_if_exists(true).open()?.close()?;
+    /// assert!(matches!(Db::options(&path).error_if_exists(true).open(), Err(Error::Exists { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn error_if_exists(mut self, yes: bool) -> Self {
+        self.options.error_if_exists = yes;
+        self
+    }
+
     /// Sets the number of threads for flush and compaction, at most 256. With 0, the committing thread does the work.
     pub fn background_threads(mut self, n: usize) -> Self {
         self.options.background_threads = Some(n);
@@ -123,6 +139,19 @@ impl OpenOptions {
     /// database for writing fetches what the store holds.
     pub fn remote(mut self, remote: RemoteOptions) -> Self {
         self.options.remote = Some(remote);
+        self
+    }
+
+    /// Opens the database with memory, a cache, threads and other resources that it shares with other databases: these replace its own
+    /// memory limit, cache size and number of background threads.
+    pub fn resources(mut self, resources: &Resources) -> Self {
+        self.resources = Some(resources.clone());
+        self
+    }
+
+    /// Takes the memory from `whole`.
+    pub(crate) fn within(mut self, whole: &Arc<Memory>) -> Self {
+        self.whole = Some(Arc::clone(whole));
         self
     }
 
@@ -217,10 +246,14 @@ impl OpenOptions {
         if self.options.read_only {
             self.options.remote = None; // neither the folder nor the store may change
         }
+        if let Some(resources) = &self.resources {
+            self.options.cache_bytes = resources.cache().capacity();
+            self.env.descriptors = Arc::clone(resources.descriptors());
+        }
         let dir = self.open_dir()?;
         let lock = self.lock_dir(&PooledDir::wrap(dir.clone(), &self.env.descriptors))?;
         let attached = match self.options.remote.as_ref() {
-            Some(remote) => Some(restore::attach(remote, dir.clone())?),
+            Some(remote) => Some(restore::attach(remote, dir.clone(), self.options.error_if_exists)?),
             None => None,
         };
         let dir = attached.as_ref().map_or(dir, |attached| Arc::clone(&attached.dir));
@@ -252,6 +285,7 @@ impl OpenOptions {
         };
         let workers = match engine.write.options.background_threads {
             _ if engine.write.options.read_only => 0,
+            Some(0) => 0,
             Some(n) => n,
             None => engine.write.env.threads.parallelism().clamp(2, 4),
         };
@@ -266,7 +300,11 @@ impl OpenOptions {
         if matches!(rest, Rest::Unsaved(_)) {
             engine.write.begin_recovery();
         }
-        let pool = Pool::new(&engine, workers); // last: an open that fails leaves no thread
+        // Last: an open that fails leaves no thread.
+        let pool = match &self.resources {
+            Some(resources) if workers > 0 => Pool::among(&engine, resources.shared_threads()),
+            _ => Pool::new(&engine, workers),
+        };
         if let Rest::Unsaved(unsaved) = rest {
             let report = report.clone();
             let body = move || (*unsaved).save_behind(&report);
@@ -291,8 +329,20 @@ impl OpenOptions {
 
     /// Sets the parts of the memory that have a limit of their own.
     pub(super) fn share_memory(&mut self) {
-        let memory = Memory::new(self.options.memory_limit);
+        self.whole = match &self.resources {
+            Some(resources) => Some(Arc::clone(resources.memory())),
+            // Without threads nothing would free memory for others.
+            None if self.whole.is_none()
+                && self.options.memory_limit == 0
+                && self.options.background_threads != Some(0) =>
+            {
+                Some(Memory::of_process())
+            }
+            None => self.whole.take(),
+        };
         let o = &mut self.options;
+        let own = self.whole.is_none().then(|| Memory::new(o.memory_limit));
+        let Some(memory) = self.whole.as_ref().or(own.as_ref()) else { return };
         o.memory_limit = memory.limit();
         o.cache_bytes = memory.part_max(o.cache_bytes);
         o.memtables_bytes_max = memory.part_max(o.memtables_bytes_max);
@@ -305,7 +355,7 @@ impl OpenOptions {
         }
         let options = self.default_family.clone().unwrap_or_default();
         let edit = if let Rest::Create(edit) = rest { std::mem::take(edit) } else { VersionEdit::new() };
-        catalog::create(engine, &self.default_name, options, edit)
+        catalog::create(engine, &self.default_name, options, edit, None)
     }
 
     /// Loads the families and replays the log.
@@ -369,7 +419,7 @@ impl OpenOptions {
         }
     }
 
-    fn lock_dir(&self, dir: &Arc<dyn Dir>) -> Result<Box<dyn DirLock>> {
+    pub(super) fn lock_dir(&self, dir: &Arc<dyn Dir>) -> Result<Box<dyn DirLock>> {
         dir.lock(files::LOCK, !self.options.read_only).map_err(|e| match e.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked {
                 dir: self.path.display().to_string().into(),
@@ -383,8 +433,14 @@ impl OpenOptions {
 
     /// Reads or creates the manifest and assembles the shared state, without families and without a begun log.
     fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Engine>> {
-        let memory = Memory::new(self.options.memory_limit);
-        let tables = self.tables(dir, &memory);
+        let (memory, tables) = match &self.resources {
+            None => self.memory_and_tables(dir, Shares::Limit),
+            Some(resources) => {
+                let memory = Memory::within(resources.memory(), Shares::Resources);
+                let tables = TableContext::sharing(dir, &memory, resources.cache())?;
+                (memory, Arc::new(tables))
+            }
+        };
         let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {
             attached.check(&versions)?;
@@ -402,9 +458,18 @@ impl OpenOptions {
         Ok(engine)
     }
 
-    /// What the tables in `dir` share.
-    pub(super) fn tables(&self, dir: &Arc<dyn Dir>, memory: &Arc<Memory>) -> Arc<TableContext> {
-        Arc::new(TableContext::new(dir, memory, self.options.cache_bytes, self.options.mmap_reads))
+    /// Memory with the limit of the database, and what the tables in `dir` have of it, with a cache of their own.
+    pub(super) fn memory_and_tables(
+        &self,
+        dir: &Arc<dyn Dir>,
+        shares: Shares,
+    ) -> (Arc<Memory>, Arc<TableContext>) {
+        let memory = match &self.whole {
+            Some(whole) => Memory::within(whole, shares),
+            None => Memory::new(self.options.memory_limit),
+        };
+        let tables = TableContext::new(dir, &memory, self.options.cache_bytes);
+        (memory, Arc::new(tables))
     }
 
     /// Assembles the shared state, without families, with a log that begins at segment `first`.
@@ -430,6 +495,9 @@ impl OpenOptions {
         let log = Log::new(&self.env, dir, config, &health, first);
         let mut write = WriteCtx::new(&self.env, self.options.clone(), &health, log);
         write.memory = Arc::clone(memory);
+        if let Some(resources) = &self.resources {
+            write.merges.share_rate(resources.rate());
+        }
         let write = Arc::new(write);
         let engine = Engine {
             reads: Arc::clone(&write.reads),
@@ -439,14 +507,18 @@ impl OpenOptions {
             retry: Retry::default(),
             watch: Mutex::default(),
             publisher: Mutex::default(),
-            vlog_writes: WriteBudget::new((self.env.descriptors.max() / VLOG_WRITES_SHARE).max(1)),
+            vlog_writes: match &self.resources {
+                Some(resources) => Arc::clone(resources.vlog_writes()),
+                None => WriteBudget::of(self.env.descriptors.max()),
+            },
             remote: attached.map(|attached| attached.remote),
             view: OnceLock::new(),
         };
         engine.reads.refresh_clock();
         engine.write.sync_due.tick(engine.write.env.clock.mono());
         let engine = Arc::new(engine);
-        engine.write.set_owner(&engine);
+        let database = Arc::downgrade(&engine);
+        engine.write.set_database(database);
         engine
     }
 
@@ -454,6 +526,9 @@ impl OpenOptions {
     fn versions(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Result<VersionSet<Table>> {
         let context = self.version_context(dir, tables);
         match presence(&**dir)? {
+            Presence::Present if self.options.error_if_exists => {
+                Err(Error::Exists { what: format!("database {}", self.path.display()).into() })
+            }
             Presence::Present => {
                 let (versions, report) = VersionSet::open(context, self.options.read_only)?;
                 match newer_than_flushed(&versions.state()) {
@@ -574,12 +649,7 @@ fn check_options(options: &DbOptions) -> Result<()> {
     if !is_segment_bytes(options.wal_segment_bytes) {
         return Err(Error::invalid("wal_segment_bytes must be a multiple of 4096 from 16 KiB to 1 GiB"));
     }
-    match options.background_threads {
-        Some(n) if n > BACKGROUND_THREADS_MAX => {
-            Err(Error::invalid(format!("background_threads is {n}, outside 0 to {BACKGROUND_THREADS_MAX}")))
-        }
-        _ => Ok(()),
-    }
+    options.background_threads.map_or(Ok(()), |n| check_threads(n).map(drop))
 }
 
 /// Checks that all tables and range tombstones come from flushed commits (`max_seq <= flushed_to`). Returns a

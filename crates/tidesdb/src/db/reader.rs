@@ -31,7 +31,7 @@ use super::open::newer_than_flushed;
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::engine::Engine;
-use crate::memory::{Charge, Memory, Use};
+use crate::memory::{Charge, Memory, Shares, Use};
 use crate::options::RecoveryMode;
 use crate::sst::{Table, TableContext};
 use crate::types::{SeqNo, TableId, WalId};
@@ -185,9 +185,9 @@ impl Following {
             db_uuid: identity.uuid,
             boot_id: dir.boot().id,
         };
-        let memory = Memory::new(options.options.memory_limit);
+        let (memory, tables) = options.memory_and_tables(&dir, Shares::View);
         let mut this = Self {
-            tables: options.tables(&dir, &memory),
+            tables,
             memory,
             log: LogTail::new(config, first_segment(manifest.state())),
             replayed: Replayed::default(),
@@ -337,6 +337,6 @@ fn first_segment(state: &State) -> WalId {
 
 /// Stands for the lock of the directory, which a reader beside the writer does not take.
 #[derive(Debug)]
-struct NoLock;
+pub(super) struct NoLock;
 
 impl DirLock for NoLock {}

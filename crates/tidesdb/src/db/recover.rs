@@ -21,11 +21,12 @@ use crate::files::{self, FileKind};
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Pressure;
 use crate::options::RecoveryMode;
+use crate::order;
 use crate::types::{SeqNo, VlogId};
 use crate::version::{State, VersionEdit};
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{CrashedLog, Logged, Scan, ScanConfig};
-use crate::wal::{LargeCommit, Piece, Taken};
+use crate::wal::{LargeCommit, LoggedCommit, Piece, Taken};
 use crate::write::whole_ops;
 use crate::{Error, Result};
 
@@ -264,6 +265,36 @@ impl<'a> Replay<'a> {
     }
 
     fn apply_piece(&mut self, mut piece: Piece, synced: SeqNo) -> Result<()> {
+        // Memtables end at a commit that takes tables: what is older must stay below these, and what is newer above.
+        while let Some(ingest) = piece.first_ingest() {
+            let rest = piece.from(ingest + 1);
+            let mut taking = piece.from(ingest);
+            taking.truncate(ingest + 1);
+            piece.truncate(ingest);
+            self.apply_operations(piece, synced)?;
+            if self.stopped_at.is_some() {
+                return Ok(());
+            }
+            for commit in taking.commits() {
+                self.take(&commit)?;
+            }
+            piece = rest;
+        }
+        self.apply_operations(piece, synced)
+    }
+
+    /// Applies a commit that takes tables.
+    fn take(&mut self, commit: &LoggedCommit<'_>) -> Result<()> {
+        self.finish_inserting()?;
+        for mut recovered in self.replayer.targets.taken(&self.engine.maintenance, commit, |_| {})? {
+            let family = Arc::clone(&recovered.family);
+            family.rotate_around_tables(recovered.taken(), (commit.seq, commit.end()))?;
+        }
+        self.count(1, (RECORD_HEADER_BYTES + commit.body.len()) as u64);
+        Ok(())
+    }
+
+    fn apply_operations(&mut self, mut piece: Piece, synced: SeqNo) -> Result<()> {
         let Some(first) = piece.commits().next().map(|commit| commit.seq) else { return Ok(()) };
         self.check_values(&piece.from(synced))?;
         self.relieve(first, piece.bytes() as u64)?;
@@ -278,6 +309,12 @@ impl<'a> Replay<'a> {
 
     /// Applies a commit that is longer than a piece. All its values are checked before its first operation is inserted.
     fn apply_large(&mut self, commit: &LargeCommit, synced: SeqNo) -> Result<()> {
+        if commit.is_ingest {
+            return commit.read(usize::MAX, |whole, _| {
+                whole.commits().try_for_each(|commit| self.take(&commit))?;
+                Ok(Taken::Operations(whole.bytes(), 0))
+            });
+        }
         self.relieve(commit.seq, commit.body_bytes)?;
         if commit.seq >= synced {
             commit.read(REPLAY_BYTES, |part, is_last| {
@@ -370,7 +407,7 @@ impl<'a> Replay<'a> {
         }
         let mut used: Vec<(u64, &Arc<FamilyCore>)> =
             families.iter().map(|f| (memtable_bytes(f), f)).collect();
-        used.sort_unstable_by_key(|(bytes, _)| *bytes);
+        order::sort_by_key(&mut used, |(bytes, _)| *bytes);
         let total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
         let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
         let memory = &self.engine.write.memory;

@@ -11,14 +11,17 @@ use tidesdb_sync::{Mutex, pin};
 
 use crate::context::WriteCtx;
 use crate::engine::Engine;
-use crate::family::{FamilyCore, MemSlot};
+use crate::family::{FamilyCore, MemSlot, TakenTables};
+use crate::ingest::{IngestRecord, Taking};
 use crate::jobs::JobStart;
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
 use crate::pacing::RunningReduction;
+use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, RewriteTarget, Rewritten};
 use crate::sources::Source;
-use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, head_of};
+use crate::sst::Table;
+use crate::types::{EntryCursor, FamilyId, SeqNo, VlogId, head_of};
 use crate::version::State;
 use crate::vlog::{ValuePlace, VlogPointer};
 use crate::wal::{LoggedCommit, Piece};
@@ -72,6 +75,9 @@ impl Targets {
     ) -> Result<u64> {
         let corrupt = |what| Err(Error::corrupt(commit.file, commit.offset, what));
         let mut operations = 0;
+        if commit.is_ingest {
+            return Ok(0); // see `taken`
+        }
         for op in logged_ops(commit) {
             let op = op?;
             operations += 1;
@@ -85,12 +91,55 @@ impl Targets {
             if commit.seq <= *flushed {
                 continue;
             }
-            if op.kind == Kind::Merge && family.options.merge_operator().is_none() {
+            if op.kind.is_operand() && family.options.merge_operator().is_none() {
                 return corrupt("an operand for a family without a merge operator");
             }
             visit(family, op)?;
         }
         Ok(operations)
+    }
+
+    /// What `commit` takes that is in no version yet, by family, and calls `pass` with each family that does not exist. Opens the tables.
+    ///
+    /// # Errors
+    /// As [`Targets::replay`]; `Corrupt` and `Io` for a table that cannot be opened.
+    pub(super) fn taken(
+        &self,
+        ctx: &MaintenanceCtx,
+        commit: &LoggedCommit<'_>,
+        mut pass: impl FnMut(FamilyId),
+    ) -> Result<Vec<Recovered>> {
+        let record = IngestRecord::decode(commit)?;
+        let mut all: Vec<Recovered> = Vec::new();
+        for (position, (id, taking)) in (0..).zip(record.parts()) {
+            let Some((family, flushed)) = self.families.get(&id) else {
+                if id < self.next_family {
+                    pass(id); // dropped since
+                    continue;
+                }
+                let what = "a commit takes tables for a family that never existed";
+                return Err(Error::corrupt(commit.file, commit.offset, what));
+            };
+            if commit.seq <= *flushed {
+                continue;
+            }
+            let known = all.iter().position(|recovered| recovered.family.id == id);
+            let at = known.unwrap_or_else(|| {
+                all.push(Recovered { family: Arc::clone(family), tables: Vec::new(), ranges: Vec::new() });
+                all.len() - 1
+            });
+            match taking {
+                Taking::Table(meta) => {
+                    all[at].tables.push(Table::open(
+                        &ctx.tables,
+                        &family.options.comparator,
+                        Arc::clone(meta),
+                    )?);
+                }
+                Taking::Range(..) => all[at].ranges.extend(taking.range(commit.seq + position)),
+            }
+        }
+        Ok(all)
     }
 
     /// Checks that the values are there to which `commit` points, and passes each record of them to `visit`. Returns false if an error
@@ -110,7 +159,7 @@ impl Targets {
             commit,
             |_| {},
             |family, op| {
-                if op.kind != Kind::PutPointer {
+                if !op.kind.holds_pointer() {
                     return Ok(());
                 }
                 let malformed =
@@ -126,6 +175,20 @@ impl Targets {
             },
         )?;
         Ok(is_whole)
+    }
+}
+
+/// What a commit of the log takes for one family.
+pub(super) struct Recovered {
+    pub(super) family: Arc<FamilyCore>,
+    pub(super) tables: Vec<Arc<Table>>,
+    pub(super) ranges: Vec<RangeTombstone>,
+}
+
+impl Recovered {
+    /// It as the family takes it.
+    pub(super) fn taken(&mut self) -> TakenTables<'_> {
+        TakenTables { tables: &self.tables, ranges: std::mem::take(&mut self.ranges) }
     }
 }
 
@@ -146,7 +209,7 @@ fn check_value(
 /// What the threads of a recovery need.
 pub(super) struct Replayer {
     write: Arc<WriteCtx>,
-    targets: Targets,
+    pub(super) targets: Targets,
     /// No byte that was written is lost.
     same_boot: bool,
     /// A sync failed: bytes that can be read may not be on disk.
@@ -347,7 +410,15 @@ pub(super) fn to_tables(
     let slots: Vec<_> = view.memtables().collect();
     for slot in slots.into_iter().rev() {
         let bottom = view.version.is_empty() && !tables.contains_key(&family.id);
-        let table = to_table(ctx, family, slot, bottom)?;
+        let table = match &slot.taken {
+            None => to_table(ctx, family, slot, bottom)?,
+            Some(taken) => {
+                let mut out =
+                    Rewritten::unchanged(taken.oldest_first().map(|t| Arc::clone(t.meta())).collect());
+                out.ranges = slot.ranges.to_owned().iter().cloned().collect();
+                out
+            }
+        };
         tables.entry(family.id).or_insert_with(|| (Arc::clone(family), Vec::new())).1.push(table);
     }
     Ok(())

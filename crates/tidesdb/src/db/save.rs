@@ -24,6 +24,7 @@ use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::maintenance::MaintenanceCtx;
+use crate::order::Gather;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
 use crate::types::{FamilyId, SeqNo, VlogId, WalId};
 use crate::version::{Change, State, VersionEdit};
@@ -35,6 +36,9 @@ use crate::{Error, Result, files};
 /// Free space, on top of what the tables may take and of `disk_free_min`, without which an open saves before it returns:
 /// it then reports a full disk itself.
 const FREE_BYTES_MIN: u64 = 64 << 20;
+
+/// Bytes of recovered commits, and of values that they refer to, up to which an open writes tables before it returns.
+const FOREGROUND_BYTES_MAX: u64 = 4 << 20;
 
 /// Commits that were recovered and are not in installed tables yet.
 pub(super) struct Unsaved {
@@ -51,7 +55,7 @@ impl Unsaved {
     /// Returns whether `bytes` of commits and values may be saved after the open has returned.
     pub(super) fn may_wait(&self, bytes: u64) -> Result<bool> {
         let write = &self.engine.write;
-        let is_large = bytes > write.options.foreground_recovery_bytes;
+        let is_large = bytes > if write.options.forced.saves_behind { 0 } else { FOREGROUND_BYTES_MAX };
         // Tables that were written for lack of memory are not readable before they are installed. An object store gets
         // the first state of a session from the open.
         let readable = self.tables.is_empty();
@@ -159,7 +163,7 @@ impl Unsaved {
         let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in self.outputs() {
-            out.add_to(&engine.maintenance, family, (FLUSH_LEVEL, 0), &mut edit)?;
+            out.add_to(&engine.maintenance, family, |_| (FLUSH_LEVEL, 0), &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
@@ -192,7 +196,7 @@ impl Unsaved {
     /// cache and marked clean there; these are written again, because otherwise a sync would not cover them.
     fn sync_values(&self) -> Result<()> {
         let refs = self.outputs().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
-        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
+        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).gather();
         let dir = &self.engine.maintenance.dir;
         for id in ids {
             let name = files::vlog(id);

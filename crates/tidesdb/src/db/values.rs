@@ -19,7 +19,7 @@ use crate::txn::Transaction;
 use crate::types::{SeqNo, Slice, VlogId, expiry_at};
 use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkedPlace, Lease};
 use crate::write::{Chunks, Family, WriteBatch, begin_writing, check_key};
-use crate::{Error, Result, collect};
+use crate::{Error, Result};
 
 /// Memory of a writer without its chunk and its key.
 const WRITER_BYTES: usize = size_of::<ValueWriter>() + size_of::<Chunks>();
@@ -185,7 +185,7 @@ impl ValueWriter {
     /// Appends the full chunk and empties it.
     fn append_chunk(&mut self) -> Result<()> {
         if self.stream.is_none() {
-            collect::name(&self.family.engine()?.maintenance, &self.family.core)?;
+            self.family.ctx.database()?.name_value_logs(&self.family.core, false)?;
         }
         let stream = self.stream.get_or_insert_default();
         if (stream.chunks.count() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
@@ -295,7 +295,7 @@ impl Stream {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
-        collect::name_begun(&family.engine()?.maintenance, &family.core)?;
+        family.ctx.database()?.name_value_logs(&family.core, true)?;
         match self.named.replace(file) {
             Some(_) => sync(family),
             None => Ok(()),

@@ -30,8 +30,8 @@ impl Engine {
         if memory.is_full_of_ranges() && refused > 0 {
             causes.push(format!("range deletes are refused: {RANGES_FULL}"));
         }
-        if memory.families() > memory.families_max() {
-            let (families, max, limit) = (memory.families(), memory.families_max(), memory.limit());
+        if memory.whole().families() > memory.families_max() {
+            let (families, max, limit) = (memory.whole().families(), memory.families_max(), memory.limit());
             causes.push(format!(
                 "there are {families} families, and a memory_limit of {limit} bytes has room for {max}: more memory is in use, and none can be created"
             ));

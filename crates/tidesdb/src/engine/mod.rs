@@ -59,6 +59,14 @@ impl Engine {
         }
     }
 
+    /// Called when the database is closed: leaves what is shared to the other databases.
+    pub fn leave_shared(&self) {
+        self.write.memory.leave();
+        if self.write.memory.shares_cache() {
+            self.maintenance.tables.memory.leave_cache();
+        }
+    }
+
     /// The object store, if it gets the log: then it may need value logs that nothing else needs.
     pub fn log_store(&self) -> Option<&Remote> {
         self.remote.as_deref().filter(|remote| remote.options.replicate_log)

@@ -17,6 +17,7 @@ use crate::figures::MILLIS_MAX;
 use crate::health::{HealthReport, HealthState};
 use crate::jobs::JobStats;
 use crate::options::ChangedSetting;
+use crate::order::{self, Gather};
 use crate::remote::RemoteStats;
 use crate::stats::{Durations, StatInfo, StatValue, TimeStats};
 use crate::waits::{StallCause, StallStats};
@@ -177,7 +178,7 @@ impl Report {
             return whole;
         }
         let mut families = self.stats.families.clone();
-        families.sort_by_key(|family| {
+        order::sort_by_key(&mut families, |family| {
             std::cmp::Reverse((family.user_bytes, family.flush_bytes, family.memtable_bytes))
         });
         // Rows have much the same length. The number that fits is found by halving.
@@ -220,7 +221,7 @@ impl Report {
 
     /// Encodes the settings of the database and of `families`.
     fn settings_of(&self, families: &[FamilyStats]) -> Vec<u8> {
-        let named: BTreeSet<&str> = families.iter().map(|family| &*family.name).chain([""]).collect();
+        let named: BTreeSet<&str> = families.iter().map(|family| &*family.name).chain([""]).gather();
         let mut out = Vec::new();
         for ChangedSetting { family, name, value } in
             self.settings.iter().filter(|setting| named.contains(&*setting.family))
@@ -255,7 +256,7 @@ impl Report {
         let rows: Vec<Row<'_>> =
             families.iter().map(|family| Row::new(&[&family.name], family.figures())).collect();
         put_table(&mut out, table::FAMILIES, &rows);
-        let named: BTreeSet<&str> = families.iter().map(|family| &*family.name).collect();
+        let named: BTreeSet<&str> = families.iter().map(|family| &*family.name).gather();
         let trees: Vec<&TreeStats> =
             stats.trees.iter().filter(|tree| named.contains(&*tree.family)).collect();
         let rows: Vec<Row<'_>> =

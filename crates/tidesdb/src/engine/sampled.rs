@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::stats::Stats;
 use crate::family::FamilyStats;
 use crate::health::HealthReport;
+use crate::order;
 use crate::stats::{Durations, StatUnit, StatValue};
 
 /// Families of a sample.
@@ -88,7 +89,7 @@ impl Before {
         };
         let mut busiest: Vec<_> =
             stats.families.iter().map(|family| (wrote(family), family.user_bytes, family)).collect();
-        busiest.sort_by_key(|(recent, all, _)| std::cmp::Reverse((*recent, *all)));
+        order::sort_by_key(&mut busiest, |(recent, all, _)| std::cmp::Reverse((*recent, *all)));
         busiest.truncate(FAMILIES_MAX);
         for (.., family) in &busiest {
             for (info, value) in family.figures().filter(|(info, _)| OF_FAMILY.contains(&info.name)) {

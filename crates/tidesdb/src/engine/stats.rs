@@ -88,7 +88,7 @@ statistics! {
         Gauge Bytes memory_ranges_bytes: u64 = seen.memory.used_for(Use::Ranges),
             "Memory of range deletes: in memtables, and over tables that no merge has applied them to yet.";
         Gauge Bytes memory_tables_bytes: u64 = seen.memory.used_for(Use::Tables),
-            "Memory of the block cache, and of the filters, indexes, first and last keys of open tables.";
+            "Memory of the block cache, and of the filters, indexes, first and last keys of open tables; with a shared cache only of open tables.";
         Gauge Bytes memory_spare_bytes: u64 = seen.memory.spare,
             "Memory of this process that is kept for new memtables and freed under pressure.";
         Gauge Bytes memory_allocator_bytes: u64 = seen.memory.allocator,
@@ -97,6 +97,10 @@ statistics! {
             "Memory of threads, the log, families without their tables, and other parts of a fixed size.";
         Gauge Count memory_pressure: u64 = seen.engine.write.memory.level() as u64,
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
+        Gauge Bytes memory_shared_bytes: u64 = seen.engine.write.memory.whole().used(),
+            "Memory of all databases that have the limit together, this one included: those with the same resources, or those of the process that set no limit.";
+        Gauge Count databases: u64 = seen.engine.write.memory.databases(),
+            "Databases that have the limit together.";
         Gauge Count snapshots: usize = seen.engine.reads.snapshots.count(),
             "Live snapshots, and transactions that read at one sequence number.";
         Gauge Seconds oldest_snapshot_seconds: f64 = seen.age(seen.engine.reads.snapshots.oldest(seen.visible())),
@@ -142,9 +146,9 @@ impl Seen<'_> {
         self.engine.reads.visible()
     }
 
-    /// Seconds since `born`.
+    /// Seconds since `born`, by the clock itself: the time of the last refresh can be older than the caller's.
     fn age(&self, born: Option<u64>) -> f64 {
-        born.map_or(0.0, |born| self.engine.reads.now().saturating_sub(born) as f64 / 1000.0)
+        born.map_or(0.0, |born| self.engine.reads.refresh_clock().saturating_sub(born) as f64 / 1000.0)
     }
 
     fn total(&self, metric: Metric) -> u64 {

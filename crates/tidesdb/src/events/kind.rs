@@ -116,6 +116,18 @@ events! {
         seconds: Duration, "Duration of the close, with the last flushes.";
         error: String, "Why the close failed; empty if it did not.";
     }
+    "family_created" FamilyCreated INFO "A family was created. The default family of a new database has no such line." {
+        family: Arc<str>, "Its name.";
+        source: Arc<str>, "Name of the family of which it is a clone; empty if it is none.";
+    }
+    "family_renamed" FamilyRenamed INFO "A family was renamed. Earlier lines have its name before." {
+        family: Arc<str>, "Its name from now on.";
+        before: Arc<str>, "Its name until now.";
+    }
+    "family_dropped" FamilyDropped INFO "A family was dropped." {
+        family: Arc<str>, "Its name.";
+        levels: Vec<LevelPart>, "The tables that it had, per level: `level`, `tables`, `bytes`.";
+    }
     "flush" Flush DEBUG "A memtable was written as tables of level 1." {
         family: Arc<str>, "Name of the family.";
         memtable_bytes: u64, "Bytes of the memtable.";
@@ -125,6 +137,13 @@ events! {
         tables: Vec<u64>, "Their numbers; of more than 16 the first 16.";
         bytes: u64, "Bytes of the new tables.";
         seconds: Duration, "Duration.";
+    }
+    "ingest" Ingest INFO "Tables that were built outside of the database were taken." {
+        family: Arc<str>, "Name of the family.";
+        tables: u64, "Number of tables.";
+        entries: u64, "Their entries.";
+        bytes: u64, "Bytes of the tables and of their value logs.";
+        seconds: Duration, "Duration, with the checks of all bytes, for all families together.";
     }
     "merge" Merge DEBUG "Tables were merged." {
         family: Arc<str>, "Name of the family.";

@@ -36,8 +36,9 @@ use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions};
 use crate::pacing::MergeDebt;
-use crate::ranges::SharedRanges;
+use crate::ranges::{RangeSet, RangeTombstone, SharedRanges};
 use crate::sources::TableVersion;
+use crate::sst::Table;
 use crate::types::{CompactionFilter, FamilyId, SeqNo, TableId};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
@@ -51,6 +52,15 @@ const GROWN_BYTES: usize = 16 << 20;
 
 /// The first memtable of a family is at most this share shorter than later ones.
 const HEAD_START_MAX: f64 = 0.875;
+
+/// What a commit takes for one family.
+#[derive(Debug)]
+pub struct TakenTables<'a> {
+    /// The open tables, with their sequence numbers; the first are the oldest.
+    pub tables: &'a [Arc<Table>],
+    /// Its range tombstones.
+    pub ranges: Vec<RangeTombstone>,
+}
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -134,7 +144,7 @@ impl FamilyCore {
             index: Arc::clone(index),
         };
         this.note_values();
-        this.merge_debt.set_level_1(this.owned_view().version.level_len(1));
+        this.merge_debt.set_level_1(this.owned_view().version.flushed_runs());
         this
     }
 
@@ -239,7 +249,7 @@ impl FamilyCore {
     pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
         let mut told = self.change.lock();
         let new = change(self.view.load(&pin()));
-        self.merge_debt.set_level_1(new.version.level_len(1));
+        self.merge_debt.set_level_1(new.version.flushed_runs());
         self.tell_around(&mut told, new, |view| self.view.store_lazily(view));
     }
 
@@ -349,7 +359,7 @@ impl FamilyCore {
         let mut debt = 0;
         self.change_view(|view| {
             let version = version.unwrap_or_else(|| Arc::clone(&view.version));
-            keep_values(slots.iter(), &version);
+            keep_files(slots.iter(), &version);
             let next = view.flushed(slots, version);
             debt = view.immutables[next.immutables.len()..].iter().map(|(slot, _)| slot.debt()).sum();
             next
@@ -387,9 +397,11 @@ impl FamilyCore {
             debt_max: usize::MAX,
             dead_steps: Default::default(),
             values: Default::default(),
-            filled: self.vlog.filled(),
+            filled: self.vlog.sizes.filled(),
             stored: self.total(Metric::ValueLogWritten),
             head_start: 0,
+            taken: None,
+            installed: Default::default(),
         }
     }
 
@@ -411,8 +423,12 @@ impl FamilyCore {
     /// dropped.
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
-        let slot = Arc::new(MemSlot { debt_max: self.buffer_bytes(), ..self.slot_of(map, seq, seq) });
-        let mut placed = false;
+        self.place_around(MemSlot { debt_max: self.buffer_bytes(), ..self.slot_of(map, seq, seq) }, end)
+    }
+
+    /// Puts `slot` between the memtables of earlier and of later commits, from `end` on. Returns `false` if the family was dropped.
+    fn place_around(&self, slot: MemSlot, end: SeqNo) -> bool {
+        let (seq, slot, mut placed) = (slot.from, Arc::new(slot), false);
         self.change_view(|view| {
             if self.is_dropped() {
                 return view.clone();
@@ -425,10 +441,43 @@ impl FamilyCore {
         placed
     }
 
+    /// Puts `tables`, which commit `seq` takes, and its range tombstones in the place of a memtable, as [`FamilyCore::rotate_around`] does. The
+    /// caller holds the tail of the sequencer. Returns `false` if the family was dropped.
+    ///
+    /// # Errors
+    /// `Internal`; nothing happened.
+    pub fn rotate_around_tables(&self, taken: TakenTables<'_>, (seq, end): (SeqNo, SeqNo)) -> Result<bool> {
+        let slot = self.taken_slot(taken, seq)?;
+        let tables = slot.taken.clone();
+        let placed = self.place_around(slot, end);
+        if !placed {
+            tables.iter().for_each(|tables| tables.give_up()); // nobody will name them
+        }
+        Ok(placed)
+    }
+
+    /// What stands for the tables that commit `seq` takes, in the place of a memtable; not part of the read view.
+    ///
+    /// # Errors
+    /// `Internal`.
+    pub fn taken_slot(&self, TakenTables { tables, ranges }: TakenTables<'_>, seq: SeqNo) -> Result<MemSlot> {
+        let taken = Arc::new(self.owned_view().version.of_taken(tables)?);
+        ranges.iter().for_each(|range| range.charge_to(&self.memory));
+        let ranges = RangeSet::new(&self.options.comparator, ranges.into_iter().map(Arc::new).collect());
+        let slot = self.slot_of(self.memtable(0, Use::Memtables), seq, seq);
+        Ok(MemSlot { debt_max: 0, taken: Some(taken), ranges: SharedRanges::of(ranges), ..slot })
+    }
+
+    /// Gives the files of taken tables up that no manifest will name, because the family was dropped.
+    pub fn give_up_taken(&self) {
+        let view = self.owned_view();
+        view.memtables().filter_map(|slot| slot.taken.as_ref()).for_each(|taken| taken.give_up());
+    }
+
     /// Replaces all memtables by the tables of `version`, which hold their entries.
     pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
         self.change_view(|view| {
-            keep_values(view.memtables(), version);
+            keep_files(view.memtables(), version);
             ReadView { active: None, immutables: Vec::new(), ..view.with_version(Arc::clone(version)) }
         });
     }
@@ -437,7 +486,7 @@ impl FamilyCore {
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
-            keep_values(view.memtables(), &view.version);
+            keep_files(view.memtables(), &view.version);
             bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
             ReadView { active: None, immutables: Vec::new(), ..view.clone() }
         });
@@ -457,15 +506,19 @@ impl FamilyCore {
             None => KeyOrder::Bytewise,
             Some(compare) => KeyOrder::Custom(compare),
         };
-        Memtable::charged(order, self.buffer_bytes(), seed, self.memory.sum(of))
+        Memtable::charged(order, self.buffer_bytes(), seed, &self.memory.sums(of))
     }
 }
 
-/// Keeps the value logs of `version` for as long as older views show memtables that leave the view: the versions of these views may not name
-/// them yet.
-fn keep_values<'a>(slots: impl Iterator<Item = &'a Arc<MemSlot>>, version: &TableVersion) {
+/// Keeps the value logs of `version`, and those of its tables for which memtables stood, for as long as older views show memtables that leave
+/// the view: the versions of these views may not name them yet.
+fn keep_files<'a>(slots: impl Iterator<Item = &'a Arc<MemSlot>>, version: &TableVersion) {
     for slot in slots {
         slot.values.get_or_init(|| version.vlog_slots());
+        if let Some(taken) = &slot.taken {
+            let tables = taken.tables().filter_map(|table| version.table(table.id()).cloned());
+            slot.installed.get_or_init(|| tables.collect());
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use tidesdb_memtable::Memtable;
 
 use super::probes::Probes;
 use crate::ranges::SharedRanges;
-use crate::sources::TableVersion;
-use crate::types::SeqNo;
+use crate::sources::{Source, TableSlot, TableVersion};
+use crate::types::{Comparator, SeqNo};
 use crate::version::VlogSlots;
 
 /// A memtable and its place in the order of commits.
@@ -34,6 +34,10 @@ pub struct MemSlot {
     pub stored: u64,
     /// The memtable is treated as full this many bytes before its size limit.
     pub head_start: usize,
+    /// Tables that a commit took, in place of entries. They wait for the older memtables of the family to be flushed.
+    pub taken: Option<Arc<TableVersion>>,
+    /// These tables in the version that got them. A reader that still uses the memtable keeps their files.
+    pub installed: OnceLock<Vec<Arc<TableSlot>>>,
 }
 
 /// A memtable is flushed when scans have stepped over this many of its deleted keys, and this many more for each of its entries. A
@@ -70,7 +74,21 @@ impl MemSlot {
 
     /// Returns true if nothing was written to it.
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty() && self.ranges.is_empty()
+        self.map.is_empty() && self.ranges.is_empty() && self.taken.is_none()
+    }
+
+    /// Number of its entries, and of those of the tables that it stands for.
+    pub fn entries(&self) -> u64 {
+        let taken = self.taken.iter().flat_map(|version| version.tables()).map(|slot| slot.meta().entries);
+        self.map.entries() + taken.sum::<u64>()
+    }
+
+    /// Its entries, newest first: those of a memtable, or of the sorted runs of the tables that it stands for.
+    pub fn sources(&self, order: &Comparator) -> Vec<Source> {
+        match &self.taken {
+            None => vec![Source::memtable(&self.map)],
+            Some(version) => version.runs().iter().map(|run| Source::run(run, order)).collect(),
+        }
     }
 }
 

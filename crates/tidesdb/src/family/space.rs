@@ -10,6 +10,7 @@ use tidesdb_sync::Mutex;
 use super::{FamilyCore, MemSlot};
 use crate::Error;
 use crate::jobs::Retry;
+use crate::order;
 use crate::pacing::{GARBAGE, GARBAGE_SHARE_MAX};
 use crate::sources::TableVersion;
 use crate::types::{SeqNo, VlogId};
@@ -134,7 +135,7 @@ impl SettledFiles {
     fn victims(&self, kept: u64, moving_max: u64) -> BTreeSet<VlogId> {
         let mut files: Vec<_> = self.files.iter().filter(|(_, v)| v.garbage() > 0).collect();
         let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
-        files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
+        order::sort_by_key(&mut files, |(id, v)| (Reverse(permille(v)), *id));
         let (mut left, mut moving) = (self.garbage, 0);
         let mut victims = BTreeSet::new();
         for (id, v) in files {
@@ -163,7 +164,7 @@ impl FamilyCore {
         if self.options.value_garbage_percent() == 0 || files.garbage <= max {
             return BTreeSet::new();
         }
-        files.victims(max / 2, (self.vlog.live() / MOVING_PART).max(self.vlog.file_bytes()))
+        files.victims(max / 2, (self.vlog.sizes.live() / MOVING_PART).max(self.vlog.sizes.of_new()))
     }
 
     /// Chooses the files to empty for a merge that is about to begin, unless the last collection failed.
@@ -176,21 +177,21 @@ impl FamilyCore {
 
     /// Garbage that value logs may hold in any case.
     pub fn garbage_slack(&self) -> u64 {
-        self.vlog.file_bytes() / SLACK_PART
+        self.vlog.sizes.of_new() / SLACK_PART
     }
 
     /// Returns true if the values that `slot` refers to fill so many value logs that the memtable should be flushed: what
     /// they overwrite is garbage only then.
     pub fn has_many_values(&self, slot: &MemSlot) -> bool {
-        let most = (self.vlog.live() / UNFLUSHED_PART).max(UNFLUSHED_LEAST);
-        let bytes = self.vlog.filled().saturating_sub(slot.filled);
+        let most = (self.vlog.sizes.live() / UNFLUSHED_PART).max(UNFLUSHED_LEAST);
+        let bytes = self.vlog.sizes.filled().saturating_sub(slot.filled);
         bytes >= most.min(VALUES_PER_BUFFER * self.buffer_bytes() as u64)
     }
 
     /// Returns true if the page cache can keep the value logs.
     pub fn page_cache_keeps_values(&self) -> bool {
         let sealed: u64 = self.owned_view().version.vlogs().values().map(|v| v.bytes).sum();
-        let begun = self.vlog.files().iter().filter(|file| !file.sealed).map(|file| file.bytes).sum();
+        let begun = self.vlog.open.infos().iter().filter(|file| !file.sealed).map(|file| file.bytes).sum();
         self.memory.page_cache_keeps(sealed.saturating_add(begun))
     }
 
@@ -209,7 +210,7 @@ impl FamilyCore {
     pub fn note_values(&self) {
         let version = &self.owned_view().version;
         let (space, files) = (ValueSpace::of(version), SettledFiles::of(self, version, version.flushed_to()));
-        self.vlog.set_live(space.live);
+        self.vlog.sizes.set_live(space.live);
         let hidden = self.collection.likely_hidden(&space);
         let garbage = (files.garbage + hidden).saturating_sub(self.garbage_slack());
         let share = garbage as f64 / files.bytes.max(1) as f64;

@@ -24,7 +24,7 @@ statistics! {
             "Bytes of all memtables.", c "memtable_size";
         Gauge Bytes active_memtable_bytes: u64 = seen.view.active.as_ref().map_or(0, |m| m.bytes() as u64),
             "Bytes of the memtable that receives writes.";
-        Gauge Count memtable_entries: u64 = seen.view.memtables().map(|m| m.map.entries()).sum(),
+        Gauge Count memtable_entries: u64 = seen.view.memtables().map(|m| m.entries()).sum(),
             "Entries in all memtables, old versions and tombstones included.";
         Gauge Count immutables: usize = seen.view.immutables.len(),
             "Memtables waiting to be flushed.";
@@ -165,7 +165,7 @@ impl Seen<'_> {
     /// Length and live bytes of each value log.
     fn files(&self) -> impl Iterator<Item = (u64, u64)> {
         let named = self.version().vlogs();
-        let open = self.core.vlog.files();
+        let open = self.core.vlog.open.infos();
         let length = |id| open.iter().find(|f| f.id == id).map_or(0, |f| f.bytes);
         let of_named =
             named.iter().map(|(id, v)| (if v.sealed_at.is_some() { v.bytes } else { length(*id) }, v.used()));

@@ -10,6 +10,7 @@ use super::slots::{HISTORY_AT, NUMBER_MAX, open_for_reading};
 use super::{MILLIS_MAX, read};
 use crate::codec::{Decoder, Salt, bound_crc, put_bytes, put_varint};
 use crate::files::FIGURES;
+use crate::order;
 use crate::{Error, Result};
 
 /// Bytes of a chunk.
@@ -221,7 +222,7 @@ pub fn read_history(dir: &dyn Dir, uuid: [u8; 16], pace: Pace) -> Result<History
             chunks.push((number, read(&*file, pace.place(n), CHUNK_BYTES as usize)?));
         }
     }
-    chunks.sort_unstable_by_key(|(number, _)| *number);
+    order::sort_by_key(&mut chunks, |(number, _)| *number);
     let (mut history, mut names) = (History::default(), HashMap::new());
     for (number, chunk) in chunks {
         read_chunk(&chunk, (pace.place(number), number), &salt, &mut history, &mut names)?;

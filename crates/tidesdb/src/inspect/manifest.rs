@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{hex, keep_damage, open, shown};
+use super::{keep_damage, open, shown};
+use crate::codec::hex;
 use crate::compact::{self, Layout, TreeStats};
 use crate::ranges::RangeTombstone;
 use crate::version::{self, Change, FamilyState, PlacedTable, State};
@@ -127,6 +128,7 @@ fn describe(change: &Change) -> String {
         Change::DurableMark { seq } => format!("durable below {seq}"),
         Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),
         Change::CleanShutdown => "closed cleanly".to_owned(),
+        Change::LogTakesTables => "the log may take tables".to_owned(),
         Change::Unknown { tag, .. } => format!("a change of a newer version, tag {tag}"),
     };
     match change.family() {

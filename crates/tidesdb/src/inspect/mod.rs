@@ -51,11 +51,6 @@ fn shown_expiry(expiry: u64) -> String {
     if expiry == 0 { String::new() } else { format!(", expires {}", ShownExpiry(expiry)) }
 }
 
-/// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 /// Collects damage as part of the answer; returns any other error.
 fn keep_damage<T>(result: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T>> {
     match result {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{hex, keep_damage, no_such, open, shown, shown_expiry};
+use super::{keep_damage, no_such, open, shown, shown_expiry};
+use crate::codec::hex;
 use crate::files::{self, FileKind};
 use crate::memory::Memory;
 use crate::sst::{Table, TableContext, TableCursor};
@@ -51,7 +52,7 @@ pub fn table(
             vlog.count, vlog.bytes, vlog.vlog.0
         ));
     }
-    let context = TableContext::new(&dir, &Memory::new(0), 0, false);
+    let context = TableContext::new(&dir, &Memory::new(0), 0);
     let mut damage = Vec::new();
     let opened = Table::open(&context, order, Arc::clone(meta));
     let Some(table) = keep_damage(opened, &mut damage)? else { return Ok(damage) };

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{hex, keep_damage, no_such, open};
+use super::{keep_damage, no_such, open};
+use crate::codec::hex;
 use crate::files::{self, FileKind};
 use crate::version;
 use crate::vlog::VlogSet;

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use tidesdb_io::{Access, FileExt};
 
-use super::{hex, no_such, open, shown, shown_expiry};
+use super::{no_such, open, shown, shown_expiry};
+use crate::codec::hex;
 use crate::files::{self, FileKind};
-use crate::wal::PartInMemory;
+use crate::ingest::{IngestRecord, Taking};
 use crate::wal::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
+use crate::wal::{LoggedCommit, PartInMemory};
 use crate::write::ops;
 use crate::{Error, Result};
 
@@ -81,9 +83,20 @@ impl Segment<'_> {
                 continue;
             };
             show(&describe(pos, &record));
-            if entries && record.kind == RecordKind::Commit {
-                let body = &self.bytes[pos as usize + RECORD_HEADER_BYTES..][..record.body_len as usize];
-                self.show_ops(pos, body, show, damage);
+            match record.kind {
+                RecordKind::Commit if entries => {
+                    let body = &self.bytes[pos as usize + RECORD_HEADER_BYTES..][..record.body_len as usize];
+                    self.show_ops(pos, body, show, damage);
+                }
+                RecordKind::Ingest if entries => {
+                    let body = &self.bytes[pos as usize + RECORD_HEADER_BYTES..][..record.body_len as usize];
+                    self.show_taken(pos, &record, body, show, damage);
+                }
+                RecordKind::Commit
+                | RecordKind::Refused
+                | RecordKind::Pad
+                | RecordKind::Seal
+                | RecordKind::Ingest => {}
             }
             records += 1;
             synced = synced.max(record.synced);
@@ -103,6 +116,39 @@ impl Segment<'_> {
             damage.push(Error::corrupt(self.file, hole, "a record that was durable is damaged"));
         }
         Ok(())
+    }
+
+    fn show_taken(
+        &self,
+        pos: u64,
+        record: &RecordHeader,
+        body: &[u8],
+        show: &mut dyn FnMut(&str),
+        damage: &mut Vec<Error>,
+    ) {
+        let offset = pos + RECORD_HEADER_BYTES as u64;
+        let commit =
+            LoggedCommit { seq: record.seq, is_ingest: true, rank: 0, body, file: self.file, offset };
+        let record = match IngestRecord::decode(&commit) {
+            Ok(record) => record,
+            Err(e) => return damage.push(e),
+        };
+        for (family, taking) in record.parts() {
+            let border = |key: &[u8]| if key.is_empty() { "no end".to_owned() } else { shown(key) };
+            show(&match taking {
+                Taking::Range(start, end) => {
+                    format!("      family {}: deletes {} .. {}", family.0, border(start), border(end))
+                }
+                Taking::Table(meta) => format!(
+                    "      family {}: takes table {:06}, {} entries, {} .. {}",
+                    family.0,
+                    meta.id.0,
+                    meta.entries,
+                    shown(&meta.smallest),
+                    shown(&meta.largest)
+                ),
+            });
+        }
     }
 
     fn show_ops(&self, pos: u64, body: &[u8], show: &mut dyn FnMut(&str), damage: &mut Vec<Error>) {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use calls::{Call, Calls};
-pub use merges::Merges;
+pub use merges::{Merges, RateLimit};
 pub use retry::Retry;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 pub use threads::{ThreadKind, WorkerPool};
@@ -93,6 +93,20 @@ enum Lane {
 }
 
 const LANES: usize = Lane::Log as usize + 1;
+
+impl Lane {
+    /// The threads that take its jobs.
+    fn takers(self) -> &'static [ThreadKind] {
+        match self {
+            Self::Short => &[ThreadKind::Short],
+            Self::SmallMerges => &[ThreadKind::Short, ThreadKind::Long],
+            Self::Long => &[ThreadKind::Long],
+            Self::Removals => &[ThreadKind::Removals],
+            Self::Uploads => &[ThreadKind::Uploads],
+            Self::Log => &[ThreadKind::Log, ThreadKind::Short],
+        }
+    }
+}
 
 /// Which jobs a worker takes.
 #[derive(Clone, Copy, Debug)]
@@ -255,6 +269,7 @@ impl JobQueue {
         let (kind, is_backlog) = (inner.kind(job), inner.waiting.len() > BACKLOG);
         drop(inner);
         self.want(kind);
+        self.announce(job);
         if is_backlog {
             [ThreadKind::Short, ThreadKind::Long].into_iter().for_each(|kind| self.want(kind));
         }
@@ -265,6 +280,25 @@ impl JobQueue {
         if !self.workers.has(kind) && !self.is_closed() {
             self.workers.start(kind);
         }
+    }
+
+    /// Tells threads that serve several databases that `job`, or one like it, may run now.
+    fn announce(&self, job: Job) {
+        if self.workers.is_shared() && !self.is_closed() {
+            let inner = self.inner.lock();
+            let lane = inner.lane(job);
+            let has_one = inner.first(lane).is_some();
+            drop(inner);
+            if has_one {
+                lane.takers().iter().for_each(|kind| self.workers.start(*kind));
+            }
+        }
+    }
+
+    /// Returns whether a job waits that `takes` names and that may run.
+    pub fn has_one_of(&self, takes: Takes) -> bool {
+        let inner = self.inner.lock();
+        takes.lanes().iter().any(|lane| inner.first(*lane).is_some())
     }
 
     /// Limits the merges of one family that run at the same time.
@@ -292,6 +326,7 @@ impl JobQueue {
             if !is_small {
                 self.want(ThreadKind::Long); // those that it was left to do not take it any more
             }
+            self.announce(merge);
         }
     }
 
@@ -345,6 +380,8 @@ impl JobQueue {
             }
         }
         self.changed.notify_all();
+        drop(inner);
+        self.announce(job); // what waited for its end
     }
 
     /// Queues the short `job`. Returns whether a thread takes it.
@@ -402,6 +439,9 @@ impl JobQueue {
     /// Has the threads that keep the time and publish the figures do their next round now.
     pub fn wake(&self) {
         self.ended.advance();
+        if self.workers.is_shared() && !self.is_closed() {
+            [ThreadKind::Clock, ThreadKind::Figures].into_iter().for_each(|kind| self.workers.start(kind));
+        }
     }
 
     /// Ends a call that may take long when a close has begun, which waits for it.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tidesdb_sync::{Mutex, rank};
 
@@ -29,6 +29,14 @@ impl ThreadKind {
     fn bit(self) -> u8 {
         1 << self as u8
     }
+
+    /// Number of kinds.
+    pub const COUNT: usize = Self::Figures as usize + 1;
+
+    /// Returns true for threads that take jobs.
+    pub fn takes_jobs(self) -> bool {
+        !matches!(self, Self::Clock | Self::Figures)
+    }
 }
 
 /// Starts threads of a kind, or reports that there are none.
@@ -43,6 +51,8 @@ pub struct WorkerPool {
     started: AtomicU8,
     /// Kinds that could not be started when they were wanted last.
     lacking: AtomicU8,
+    /// Set if other databases have the same threads: each new job is announced to them.
+    shared: AtomicBool,
     /// Why one could not be started.
     cause: Mutex<String, { rank::LEAF }>,
 }
@@ -51,6 +61,19 @@ impl WorkerPool {
     /// From now on `start` starts a kind when it is wanted. It reports what it did by [`WorkerPool::started`] and [`WorkerPool::failed`].
     pub fn start_with(&self, start: impl Fn(ThreadKind) + Send + Sync + 'static) {
         let _set_once = self.start.set(Box::new(start));
+    }
+
+    /// From now on `announce` learns of each job that threads of a kind may take, of each job that has ended, and when the threads without
+    /// jobs shall do a round. It serves several databases.
+    pub fn share_with(&self, announce: impl Fn(ThreadKind) + Send + Sync + 'static) {
+        self.start_with(announce);
+        self.shared.store(true, Ordering::Release);
+    }
+
+    /// Returns true if other databases have the same threads.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Acquire)
     }
 
     /// Returns true if `kind` has a thread.

@@ -134,7 +134,7 @@ impl MaintenanceCtx {
                 let FileKind::Vlog(id) = file else { return };
                 let family = self.dead_vlogs.lock().remove(&id);
                 let family = family.and_then(|family| self.write.family(family));
-                family.into_iter().for_each(|family| family.vlog.close(id));
+                family.into_iter().for_each(|family| family.vlog.open.close(id));
             });
         }
     }

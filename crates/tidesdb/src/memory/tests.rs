@@ -159,3 +159,52 @@ fn the_breakdown_shows_what_the_allocator_keeps() {
         assert!(grows);
     });
 }
+
+#[test]
+fn databases_with_one_limit_add_up_and_leave_nothing() {
+    for shares in [Shares::Limit, Shares::Resources] {
+        let whole = Memory::of_several(100 << 20);
+        let fixed = whole.used();
+        let [first, second] = [(); 2].map(|()| Memory::within(&whole, shares));
+        assert_eq!((whole.databases(), second.databases(), second.limit()), (2, 2, 100 << 20));
+        let mut charge = Charge::new(Use::Jobs);
+        charge.set(&first, 60 << 20);
+        first.settle();
+        assert_eq!((second.level(), second.own_wanted() < 5 << 20), (Pressure::Elevated, true));
+        assert!(first.needs_relief() && !second.needs_relief());
+        assert!(second.is_within_limit() && !second.has_room_for_jobs());
+        charge.set(&second, 40 << 20); // a batch that goes to another database
+        [&first, &second].into_iter().for_each(|memory| memory.settle());
+        assert_eq!((first.used_for(Use::Jobs), whole.used_for(Use::Jobs)), (0, 40 << 20));
+        let ranges = first.take_for_ranges(12 << 20).unwrap();
+        assert!(second.take_for_ranges(1 << 20).is_none() && second.is_full_of_ranges());
+        assert_eq!((first.used_for(Use::Ranges), second.used_for(Use::Ranges)), (12 << 20, 0));
+        first.family_begins();
+        assert_eq!((whole.families(), second.families()), (1, 0));
+        first.family_ends();
+        first.set_tables(3 << 20, 9 << 20);
+        second.set_tables(1 << 20, 9 << 20);
+        let tables = if shares == Shares::Limit { 4 << 20 } else { 9 << 20 };
+        assert_eq!(whole.used_for(Use::Tables), tables);
+        let sums = second.sums(Use::Memtables);
+        sums.iter().for_each(|sum| _ = sum.fetch_add(1 << 20, Ordering::Relaxed));
+        assert_eq!((sums.len(), whole.used_for(Use::Memtables)), (2, 1 << 20));
+        sums.iter().for_each(|sum| _ = sum.fetch_sub(1 << 20, Ordering::Relaxed));
+        second.set_tables(0, 0);
+        drop((charge, ranges));
+        [&first, &second].into_iter().for_each(|memory| memory.settle());
+        first.leave();
+        assert_eq!(whole.databases(), 1);
+        drop((first, second));
+        assert_eq!((whole.databases(), whole.used()), (0, fixed), "{shares:?}");
+    }
+}
+
+#[test]
+fn databases_without_a_limit_share_the_default() {
+    let first = Memory::within(&Memory::of_process(), Shares::Limit);
+    let second = Memory::within(&Memory::of_process(), Shares::Limit);
+    assert_eq!(first.limit(), Memory::new(0).limit());
+    assert!(std::ptr::eq(first.whole(), second.whole()) && first.databases() >= 2);
+    assert!(first.fair_bytes() <= first.begin_of(Pressure::High) / 2);
+}

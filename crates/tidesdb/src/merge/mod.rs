@@ -21,6 +21,6 @@ pub use heap::MergeCursor;
 pub use hide::HidingCursor;
 pub use level::{LevelCursor, LevelTable, SortedTables};
 pub use purge::CoveringRanges;
-pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
+pub use retain::{Action, Reason, Retain, RetainCounts, RetainRules};
 pub use stream::{CHECK_EVERY, RetainStream};
 pub use visible::{Combine, VisibleCursor};

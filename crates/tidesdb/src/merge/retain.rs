@@ -192,9 +192,9 @@ pub enum Reason {
 /// Number of reasons.
 const REASONS: usize = Reason::Filtered as usize + 1;
 
-/// Decision on the entry just judged.
+/// What a merge does with the entry just judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Action {
     /// Write it.
     Keep,
     /// Do not write it.
@@ -236,7 +236,7 @@ struct PendingVersion {
 
 /// Judges the versions of a merge, which must be passed in merge order.
 ///
-/// After each [`Retain::judge`], write the entry of [`Retain::released`], if any, then the entry itself if the verdict
+/// After each [`Retain::judge`], write the entry of [`Retain::released`], if any, then the entry itself if the action
 /// is `Keep`. At the end write the entry of [`Retain::finish`], if any. [`RetainStream`](super::RetainStream) does
 /// exactly that.
 #[derive(Debug)]
@@ -283,27 +283,27 @@ impl Retain {
 
     /// Decides on the next version in merge order.
     #[inline]
-    pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
+    pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, expiry: u64) -> Action {
         self.counts.seen += 1;
         self.released = None;
-        let verdict = if self.counts.seen > 1 && self.same_key(key) {
+        let action = if self.counts.seen > 1 && self.same_key(key) {
             let newer = self.newer;
-            if kind != Kind::Merge {
+            if !kind.is_operand() {
                 self.newer = seq;
             }
             debug_assert!(seq <= newer, "versions of a key must come newest first");
             self.judge_older(newer, seq, kind, expiry)
         } else {
-            self.begin_key(key, if kind == Kind::Merge { NO_SEQ } else { seq });
+            self.begin_key(key, if kind.is_operand() { NO_SEQ } else { seq });
             self.newest = seq;
             self.judge_answer(seq, kind, expiry)
         };
-        match verdict {
-            Verdict::Keep => self.counts.kept += 1,
-            Verdict::Drop(reason) => self.drop(reason),
-            Verdict::Hold => {}
+        match action {
+            Action::Keep => self.counts.kept += 1,
+            Action::Drop(reason) => self.drop(reason),
+            Action::Hold => {}
         }
-        verdict
+        action
     }
 
     /// Returns a tombstone that was pending and must be written before the entry just judged.
@@ -417,46 +417,46 @@ impl Retain {
     }
 
     /// Judges version `seq`, whose adjacent newer version in the input is `newer`.
-    fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
+    fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u64) -> Action {
         if self.rules.reader_within(seq..newer) {
-            let verdict = self.judge_answer(seq, kind, expiry);
-            self.counts.older += u64::from(verdict == Verdict::Keep);
-            return verdict;
+            let action = self.judge_answer(seq, kind, expiry);
+            self.counts.older += u64::from(action == Action::Keep);
+            return action;
         }
         let reason = if seq == newer { Reason::SameCommit } else { Reason::Shadowed };
         match (&mut self.held, kind.is_tombstone()) {
-            (Some(held), false) if kind == Kind::Merge => {
+            (Some(held), false) if kind.is_operand() => {
                 held.kind = Kind::Delete; // a single delete follows no operand; if it did, it would have to hide more
-                Verdict::Drop(reason)
+                Action::Drop(reason)
             }
-            (Some(held), false) if held.kind == Kind::SingleDelete && !self.rules.is_evidence(held.seq) => {
+            (Some(held), false) if held.kind.is_single_delete() && !self.rules.is_evidence(held.seq) => {
                 self.drop_held(Reason::Paired); // rule 4
-                Verdict::Drop(Reason::Paired)
+                Action::Drop(Reason::Paired)
             }
-            (_, false) => Verdict::Drop(reason), // rule 1
+            (_, false) => Action::Drop(reason), // rule 1
             (Some(held), true) => {
-                if kind == Kind::Delete {
+                if !kind.is_single_delete() {
                     held.kind = Kind::Delete;
                 }
-                Verdict::Drop(reason) // rule 2
+                Action::Drop(reason) // rule 2
             }
-            (None, true) if seq == self.kept => Verdict::Drop(reason), // rule 8
+            (None, true) if seq == self.kept => Action::Drop(reason), // rule 8
             (None, true) => self.hold(seq, kind, false), // rule 3; or, after rule 4, the new answer of the readers of the pair
         }
     }
 
     /// Judges a version that is the answer of some reader or the newest of its key in the input.
     #[inline]
-    fn judge_answer(&mut self, seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
+    fn judge_answer(&mut self, seq: SeqNo, kind: Kind, expiry: u64) -> Action {
         let expired = self.rules.expired(expiry);
         if !kind.is_tombstone() && !expired {
             if self.held.is_some() {
                 self.release();
             }
-            if kind != Kind::Merge {
+            if !kind.is_operand() {
                 self.kept = seq;
             }
-            return Verdict::Keep;
+            return Action::Keep;
         }
         match self.held {
             Some(held) if self.rules.is_evidence(held.seq) => self.release(),
@@ -467,9 +467,9 @@ impl Retain {
         self.hold(seq, if buried { Kind::Delete } else { kind }, buried) // rule 7
     }
 
-    fn hold(&mut self, seq: SeqNo, kind: Kind, buried: bool) -> Verdict {
+    fn hold(&mut self, seq: SeqNo, kind: Kind, buried: bool) -> Action {
         self.held = Some(PendingVersion { seq, kind, buried });
-        Verdict::Hold
+        Action::Hold
     }
 
     fn release(&mut self) {

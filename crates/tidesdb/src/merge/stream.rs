@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fold::Chain;
 use super::purge::{CoveringRanges, RangeFilter};
-use super::{Reason, Retain, RetainCounts, Verdict};
+use super::{Action, Reason, Retain, RetainCounts};
 use crate::events::TARGET;
 use crate::memory::{LongValue, Memory};
 use crate::types::{
@@ -187,7 +187,7 @@ impl<C: EntryCursor> RetainStream<C> {
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
             NextEntry::Folded(seq, kind) => {
-                let seq = if kind == Kind::Put { self.retain.number(seq) } else { seq };
+                let seq = if kind.is_put() { self.retain.number(seq) } else { seq };
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: self.chain.value() })
             }
             NextEntry::Changed(meta) => {
@@ -213,7 +213,7 @@ impl<C: EntryCursor> RetainStream<C> {
             NextEntry::Folded(seq, kind) => (seq, kind, 0),
             _ => return Ok(Some(found)),
         };
-        let is_put = matches!(kind, Kind::Put | Kind::PutPointer);
+        let is_put = kind.is_put();
         if !(is_put && self.retain.may_filter(seq)) {
             return Ok(Some(found));
         }
@@ -225,7 +225,7 @@ impl<C: EntryCursor> RetainStream<C> {
             NextEntry::Entry => self.inner.value()?,
             _ => self.chain.value(),
         };
-        let row = FilterRow::new(self.retain.key(), (kind == Kind::Put).then_some(value), expiry);
+        let row = FilterRow::new(self.retain.key(), kind.holds_value().then_some(value), expiry);
         Ok(match filter.decide(&row) {
             Some(Decision::Keep) => Some(found),
             Some(Decision::Change(value)) if value.len() <= VALUE_BYTES_MAX => {
@@ -277,7 +277,7 @@ impl<C: EntryCursor> RetainStream<C> {
                 Step::Judge => {}
                 Step::AdvanceKept if self.pass_shadowed()? => {}
                 Step::Advance | Step::AdvanceKept => self.inner.next()?,
-                Step::Yield if self.chain.has_operator() && self.inner.kind() == Kind::Merge => {
+                Step::Yield if self.chain.has_operator() && self.inner.kind().is_operand() => {
                     self.fold()?;
                     step = Step::YieldChain;
                     continue;
@@ -301,8 +301,8 @@ impl<C: EntryCursor> RetainStream<C> {
                 step = Step::Advance;
                 continue;
             }
-            let verdict = self.retain.judge(key, seq, kind, expiry);
-            step = if verdict == Verdict::Keep { Step::Yield } else { Step::Advance };
+            let action = self.retain.judge(key, seq, kind, expiry);
+            step = if action == Action::Keep { Step::Yield } else { Step::Advance };
             if self.retain.released().is_some() {
                 return Ok((NextEntry::Released, step));
             }
@@ -313,7 +313,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// thousands in a memtable. Returns whether it did.
     #[inline]
     fn pass_shadowed(&mut self) -> Result<bool> {
-        let is_put = matches!(self.meta.kind(), Kind::Put | Kind::PutPointer);
+        let is_put = self.meta.kind().is_put();
         if !(is_put && self.retain.shadows_puts(self.meta.seq)) {
             return Ok(false);
         }
@@ -375,7 +375,8 @@ impl<C: EntryCursor> RetainStream<C> {
                     }
                     break done;
                 }
-                _ => break false,
+                Kind::Merge | Kind::Put | Kind::PutPointer => break false,
+                Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => break false, // these ended it above
             }
         };
         if ended {

@@ -289,13 +289,11 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 continue;
             }
             newer = 0;
-            if matches!(entry_meta.kind(), Kind::Put | Kind::PutPointer)
-                && !has_passed(entry_meta.expiry(), self.now)
-            {
+            if entry_meta.kind().is_put() && !has_passed(entry_meta.expiry(), self.now) {
                 self.place = Position::OnEntry;
                 break;
             }
-            if entry_meta.kind() == Kind::Merge {
+            if entry_meta.kind().is_operand() {
                 return self.show_entry(entry_meta);
             }
             self.pass_dead(entry_meta.seq);
@@ -311,7 +309,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// Shows the entry on which the inner cursor stands, a live one.
     #[inline]
     fn show_entry(&mut self, entry_meta: EntryMeta) -> Result<()> {
-        if entry_meta.kind() == Kind::Merge && !self.scope.keys_only {
+        if entry_meta.kind().is_operand() && !self.scope.keys_only {
             return self.show_combined(entry_meta);
         }
         self.place = Position::OnEntry;
@@ -323,7 +321,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn show_combined(&mut self, entry_meta: EntryMeta) -> Result<()> {
         self.remember_key();
         self.operands.clear();
-        while self.inner.valid() && self.same_key() && self.inner.kind() == Kind::Merge {
+        while self.inner.valid() && self.same_key() && self.inner.kind().is_operand() {
             self.operands.push(self.inner.value()?);
             self.inner.next()?;
         }
@@ -405,7 +403,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             }
             newest = entry_meta.seq;
             live = !self.is_dead(entry_meta);
-            operand = entry_meta.kind() == Kind::Merge && !self.scope.keys_only;
+            operand = entry_meta.kind().is_operand() && !self.scope.keys_only;
             if live && !operand {
                 self.keep_version(entry_meta)?;
             }

@@ -38,7 +38,7 @@ enum Place {
     Crowd(u64),
 }
 
-/// Keeps what a transaction that checks for conflicts keeps, for a cursor of it: what had not expired when it began.
+/// Held by the cursors of a transaction that checks for conflicts. As long as it lives, rows stay that had not expired when the transaction began.
 #[derive(Debug)]
 pub struct TimePin {
     seq: SeqNo,

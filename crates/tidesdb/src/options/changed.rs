@@ -42,13 +42,10 @@ impl DbOptions {
                 ("wal_bytes_max", options.wal_bytes_max.to_string()),
                 ("wal_segment_bytes", options.wal_segment_bytes.to_string()),
                 ("background_threads", or_none(options.background_threads)),
-                ("merge_parts", or_none(options.merge_parts)),
                 ("compaction_bytes_per_second", options.compaction_bytes_per_second.to_string()),
                 ("disk_free_min", options.disk_free_min.to_string()),
                 ("disk_reserve_bytes", or_none(options.disk_reserve_bytes)),
                 ("history_bytes", options.history_bytes.to_string()),
-                ("foreground_recovery_bytes", options.foreground_recovery_bytes.to_string()),
-                ("mmap_reads", options.mmap_reads.to_string()),
                 ("mmap_wal", options.mmap_wal.to_string()),
                 ("slow_sync", stats::time(options.slow_sync.as_secs_f64())),
                 (

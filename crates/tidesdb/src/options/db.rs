@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::RemoteOptions;
+use crate::{Error, Result};
 
 /// Default bytes of the reserve of an empty database: for its flush, and for the manifest of the next open.
 const RESERVE_BYTES_MIN: u64 = 512 << 10;
@@ -47,7 +48,8 @@ pub struct DbOptions {
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
     /// Bytes of memory that the database may use, of all kinds together; see `docs/concepts/memory.md` in the repository. 0 = half of the memory that the
-    /// process may use: that of its control groups or of the machine, whichever is less. Less than 16 MiB is treated as 16 MiB. Default 0.
+    /// process may use: that of its control groups or of the machine, whichever is less. All databases of the process that have background threads
+    /// and set no limit share it. Less than 16 MiB is treated as 16 MiB. Default 0.
     pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
     /// table is open take at most half of it. Default 64 MiB.
@@ -70,10 +72,6 @@ pub struct DbOptions {
     /// uses all that merge. None starts before there is work for it. While the system cannot start one, commits do its work, and
     /// [`crate::Db::health`] says so. At most 256. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
-    /// Maximum number of key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the
-    /// merge takes the others. 1 = merges are not divided. Default: twice the number of threads that merge; 1 with fewer than two
-    /// workers.
-    pub merge_parts: Option<usize>,
     /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
     /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.
     pub compaction_bytes_per_second: u64,
@@ -86,17 +84,12 @@ pub struct DbOptions {
     /// How much history [`crate::Db::snapshot_at`] can read, in bytes of log: what was overwritten or deleted since is kept.
     /// Default 0: only until the next flush or merge.
     pub history_bytes: u64,
-    /// Bytes of recovered commits, and of values that they refer to, up to which an open writes tables before it
-    /// returns. With more, reads see the commits at once, and a background thread writes the tables; everything that
-    /// writes waits for it.
-    pub foreground_recovery_bytes: u64,
     /// Create the database if there is none. Default true.
     pub create_if_missing: bool,
+    /// Refuse to open a database that exists, with `Exists`. Default false.
+    pub error_if_exists: bool,
     /// Open read-only: nothing on disk is changed. Default false.
     pub read_only: bool,
-    /// Read tables through memory maps where the system allows: no system call for a block that the block cache lacks. Default false,
-    /// because an unreadable sector then kills the process with a signal instead of failing the read.
-    pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
     /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
@@ -110,6 +103,32 @@ pub struct DbOptions {
     pub slow_operation: Option<Duration>,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,
+    /// What the project's own tests choose in place of the engine.
+    #[doc(hidden)]
+    pub forced: Forced,
+}
+
+/// Choices that the engine makes itself, and tests make for it: a small database then does what only a large one would.
+#[derive(Clone, Debug, Default)]
+pub struct Forced {
+    /// Number of key ranges that one merge is divided into, at most.
+    pub merge_parts: Option<usize>,
+    /// Recovered commits are saved by a background thread however few they are.
+    pub saves_behind: bool,
+}
+
+/// The system may have room for no more threads, and a thread that cannot begin ends the process.
+const BACKGROUND_THREADS_MAX: usize = 256;
+
+/// Checks a number of threads for flush and compaction.
+///
+/// # Errors
+/// `InvalidArgument` if it is out of its domain.
+pub(crate) fn check_threads(n: usize) -> Result<usize> {
+    if n <= BACKGROUND_THREADS_MAX {
+        return Ok(n);
+    }
+    Err(Error::invalid(format!("background_threads is {n}, outside 0 to {BACKGROUND_THREADS_MAX}")))
 }
 
 impl Default for DbOptions {
@@ -124,20 +143,19 @@ impl Default for DbOptions {
             wal_bytes_max: 256 << 20,
             wal_segment_bytes: 32 << 20,
             background_threads: None,
-            merge_parts: None,
             compaction_bytes_per_second: 0,
             disk_free_min: 100 << 20,
             disk_reserve_bytes: None,
             history_bytes: 0,
-            foreground_recovery_bytes: 4 << 20,
             create_if_missing: true,
+            error_if_exists: false,
             read_only: false,
-            mmap_reads: false,
             mmap_wal: true,
             event_log: true,
             slow_sync: Duration::from_millis(100),
             slow_operation: None,
             remote: None,
+            forced: Forced::default(),
         }
     }
 }

@@ -10,7 +10,8 @@ mod changed;
 mod tests;
 
 pub use changed::ChangedSetting;
-pub use db::{DbOptions, RecoveryMode, SyncMode};
+pub(crate) use db::check_threads;
+pub use db::{DbOptions, Forced, RecoveryMode, SyncMode};
 pub use family::FamilyOptions;
 pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions, check_operator_change};
 pub use per_call::{Isolation, ReadOptions, TransactOptions, WriteOptions};

@@ -56,7 +56,8 @@ impl Pacing {
         });
     }
 
-    /// Stops a writer while `admission` is [`Admission::Stop`]; `cause` is the first cause. Calls `check` before each wait.
+    /// Stops a writer while `admission` is [`Admission::Stop`]; `cause` is the first cause. Calls `check` before each wait. With
+    /// `is_shared`, other databases take of the same memory: what they free is no progress of this one, but ends a wait for memory.
     ///
     /// # Errors
     /// `Busy` without progress for [`PATIENCE`], or if memory is scarce for `memory_patience` in all; those of `check`.
@@ -65,7 +66,7 @@ impl Pacing {
         &self,
         clock: &dyn Clock,
         cause: StallCause,
-        memory_patience: Duration,
+        (memory_patience, is_shared): (Duration, bool),
         admission: impl Fn() -> Admission,
         check: impl Fn(StallCause) -> Result<()>,
     ) -> Result<()> {
@@ -81,7 +82,9 @@ impl Pacing {
                 let progress = self.progress.wait_while(seen, Some(LOOK));
                 let now = clock.mono();
                 let lasts = now.saturating_sub(started) >= memory_patience && patience.looks >= LOOKS_MIN;
-                if patience.is_exhausted(self, now, progress) || cause == StallCause::Memory && lasts {
+                let is_for_memory = cause == StallCause::Memory;
+                let is_exhausted = patience.is_exhausted(self, now, progress);
+                if is_exhausted && !(is_for_memory && is_shared) || is_for_memory && lasts {
                     return Err(Error::Busy { cause: cause.why_busy() });
                 }
             }
@@ -123,5 +126,28 @@ impl Patience {
         (self.steps, self.failures, self.failing) = (next.steps, next.failures, failing);
         self.idle_looks += 1;
         self.idle_looks >= LOOKS_MIN && now.saturating_sub(self.idle_since) >= PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidesdb_io::ManualClock;
+
+    use super::*;
+
+    /// Another database may free memory after a long time without progress of this one.
+    #[test]
+    fn a_wait_for_shared_memory_lasts_longer_than_one_without_progress() {
+        let (clock, pacing) = (ManualClock::new(0), Pacing::default());
+        let until = PATIENCE + PATIENCE / 2;
+        let admission = || match clock.mono() < until {
+            true => Admission::Stop(StallCause::Memory),
+            false => Admission::Go,
+        };
+        let check = |_| {
+            clock.advance(PATIENCE / LOOKS_MIN);
+            Ok(())
+        };
+        pacing.stop(&clock, StallCause::Memory, (MEMORY_PATIENCE, true), admission, check).unwrap();
     }
 }

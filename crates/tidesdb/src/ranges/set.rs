@@ -97,6 +97,12 @@ impl Default for SharedRanges {
 }
 
 impl SharedRanges {
+    /// Shares `set`.
+    pub fn of(set: RangeSet) -> Self {
+        let bytes = set.iter().map(|tombstone| tombstone.bytes()).sum::<usize>();
+        Self { set: EpochCell::new(set), bytes: bytes.into(), ..Self::default() }
+    }
+
     /// Adds `tombstone`. Every later lookup sees it.
     pub fn add(&self, order: &Comparator, tombstone: RangeTombstone) {
         let _one_at_a_time = self.change.lock();

@@ -26,8 +26,8 @@ use crate::mvcc::SnapshotPin;
 use crate::ranges::Cover;
 use crate::sources::Source;
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, Rows, SEQ_MAX, Scope, SeqNo,
-    Slice, moment_of,
+    Comparator, EntryCursor, EntryMeta, KeyRange, ReadPoint, RowSpan, Rows, SEQ_MAX, Scope, SeqNo, Slice,
+    moment_of,
 };
 use crate::undo_map::UndoMap;
 use crate::vlog::{ChunkedPlace, VlogPointer};
@@ -537,7 +537,7 @@ impl Cursor {
         if self.inner.scope().keys_only || !self.valid() {
             return Err(no_value());
         }
-        if self.inner.entry_meta().kind() == Kind::PutPointer {
+        if self.inner.entry_meta().kind().holds_pointer() {
             return self.stored_entry();
         }
         let (key, _, value) = self.inner.entry()?;
@@ -595,10 +595,8 @@ impl Cursor {
         if self.buffer.is_active() || !self.inner.valid() {
             return Ok(None);
         }
-        match self.inner.entry()? {
-            (_, Kind::PutPointer, place) => Ok(ChunkedPlace::decode(place)),
-            _ => Ok(None),
-        }
+        let (_, kind, place) = self.inner.entry()?;
+        Ok(if kind.holds_pointer() { ChunkedPlace::decode(place) } else { None })
     }
 
     /// Returns the sequence number of the current version: that of the commit that wrote it, or 0 once compaction has

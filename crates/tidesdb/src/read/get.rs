@@ -11,9 +11,11 @@ use crate::codec::key_hash;
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, GET_CHARGE, Metric, ReadView};
 use crate::merge::Combine;
+use crate::order::sort_places;
+use crate::sources::TableVersion;
 use crate::sst::{AllowAllReads, ReadGate, ReadStep, Table, TurnGate, WatchingGate};
 use crate::stats::{counts, is_chosen};
-use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, VlogId, has_passed};
+use crate::types::{Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, VlogId, has_passed};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
 
@@ -123,7 +125,7 @@ fn value_of(
     let guard = pin();
     match find(reads, family, (key, snapshot), true, &guard, gate)? {
         None => Ok(None),
-        Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(hit.place.into_slice())),
+        Some((_, hit)) if hit.kind.holds_value() => Ok(Some(hit.place.into_slice())),
         Some((view, hit)) => {
             let search = Search { reads, family, view, now: None };
             search.other_value(key, &hit, &guard, gate).map(Some)
@@ -150,7 +152,7 @@ pub fn get_map<R>(
     };
     match found {
         None => Ok(None),
-        Some((_, hit)) if hit.kind == Kind::Put => {
+        Some((_, hit)) if hit.kind.holds_value() => {
             drop(timer); // the time of `read` is the caller's
             Ok(Some(read(hit.place.bytes())))
         }
@@ -218,10 +220,11 @@ fn look_up_all<K: AsRef<[u8]>>(
     // In key order, neighbouring keys share blocks.
     let mut order: Vec<usize> = (0..keys.len()).collect();
     let comparator = &family.options.comparator;
-    order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
+    sort_places(&mut order, &mut |a, b| comparator.compare(keys[a].as_ref(), keys[b].as_ref()));
     let search = Search { reads, family, view: &view, now: None };
     let out = vec![None; keys.len()];
-    let mut group = Group { search, seq, keys, want_values, out, stored: Vec::new() };
+    let (records, of_records, chunked) = (Vec::new(), Vec::new(), Vec::new());
+    let mut group = Group { search, seq, keys, want_values, out, records, of_records, chunked };
     let is_counted = counts::is_running();
     for pending in order.chunks_mut(GROUP_KEYS) {
         group.look_up(pending, is_counted)?;
@@ -238,8 +241,10 @@ struct Group<'a, K> {
     want_values: bool,
     /// The value of each key.
     out: Vec<Option<Slice>>,
-    /// Values in value logs that are to be read, by the index of their key.
-    stored: Vec<(usize, ValuePlace)>,
+    /// Values in value logs that are to be read, and the index of the key of each.
+    records: Vec<VlogPointer>,
+    of_records: Vec<usize>,
+    chunked: Vec<(usize, ChunkedPlace)>,
 }
 
 impl<K: AsRef<[u8]>> Group<'_, K> {
@@ -294,63 +299,37 @@ impl<K: AsRef<[u8]>> Group<'_, K> {
         }
         match self.search.located(key, hit, &guard, &mut AllowAllReads)? {
             Located::Inline(value) => self.out[i] = Some(value),
-            Located::Stored(place) => self.stored.push((i, place)),
-        }
-        Ok(())
-    }
-
-    fn read_values(&mut self) -> Result<()> {
-        let family = self.search.family;
-        if self.stored.len() > 1 {
-            for (_, place) in &self.stored {
-                if let ValuePlace::Record(pointer) = place {
-                    family.vlog.load_ahead(pointer);
-                }
+            Located::Stored(ValuePlace::Record(pointer)) => {
+                self.records.push(pointer);
+                self.of_records.push(i);
             }
-        }
-        for (i, place) in self.stored.drain(..) {
-            self.out[i] = Some(read_at(family, &place, Vec::new())?);
+            Located::Stored(ValuePlace::Chunks(place)) => self.chunked.push((i, place)),
         }
         Ok(())
     }
-}
 
-/// Returns the sequence number of the newest version of `key` below `end`, including tombstones; 0 if there is none
-/// above `since`. Searches only sources that may hold such a version.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub fn newest_version(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &Guard) -> Result<SeqNo> {
-    for slot in view.memtables_since(during.after) {
-        if let Some(e) = slot.map.get(key, during.before - 1) {
-            return Ok(e.seq);
+    /// Reads the values that the lookups have left in value logs. Fails with the error of the first that cannot be read.
+    fn read_values(&mut self) -> Result<()> {
+        let (family, records) = (self.search.family, &self.records);
+        if records.len() + self.chunked.len() > 1 {
+            family.vlog.load_many(records);
         }
-    }
-    if view.version.flushed_to() <= during.after {
-        return Ok(0);
-    }
-    let hash = key_hash(key);
-    let mut candidates = Candidates::default();
-    view.version.tables_for(key, |slot| {
-        if slot.meta().max_seq > during.after {
-            candidates.push(slot.table());
+        let mut failed = None;
+        family.vlog.read_many(records, |n, value| match value {
+            Ok(value) => self.out[self.of_records[n]] = Some(value.into()),
+            Err(e) if failed.as_ref().is_none_or(|(first, _)| n < *first) => failed = Some((n, e)),
+            Err(_) => {}
+        });
+        if let Some((_, e)) = failed {
+            return Err(e);
         }
-    });
-    for table in candidates.iter() {
-        if let Some(found) = table.get(key, hash, during.before - 1, false, guard)? {
-            return Ok(found.seq);
+        for (i, place) in self.chunked.drain(..) {
+            self.out[i] = Some(whole(family, &place, Vec::new())?);
         }
+        self.records.clear();
+        self.of_records.clear();
+        Ok(())
     }
-    Ok(0)
-}
-
-/// Returns the sequence number of the newest range tombstone over `key` below `end`; 0 if there is none above `since`.
-pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &Guard) -> SeqNo {
-    let order = view.version.order();
-    let memtables = view
-        .memtables_since(during.after)
-        .map(|slot| slot.ranges.newest(order, key, during.before - 1, guard));
-    memtables.chain([view.version.ranges().newest(order, key, during.before - 1)]).max().unwrap_or(0)
 }
 
 /// The version that answers a lookup which explains itself.
@@ -374,9 +353,9 @@ pub(super) fn look_up_traced(
     let search = Search { reads, family, view, now: Some(at.now) };
     let Some(hit) = lookup(view, key, at.seq, true, &guard, gate)? else { return Ok(None) };
     let (seq, kind, expiry) = (hit.place.seq(), hit.kind, hit.expiry);
-    let value = search.is_live(&hit).then(|| match kind {
-        Kind::Put => Ok(hit.place.into_slice()),
-        _ => search.other_value(key, &hit, &guard, gate),
+    let value = search.is_live(&hit).then(|| match kind.holds_value() {
+        true => Ok(hit.place.into_slice()),
+        false => search.other_value(key, &hit, &guard, gate),
     });
     Ok(Some(Traced { seq, kind, expiry, value }))
 }
@@ -454,7 +433,8 @@ impl Search<'_> {
         match hit.kind {
             Kind::PutPointer => Located::stored(hit.place.bytes()),
             Kind::Merge => self.combined(key, &hit, guard, gate).map(Located::Inline),
-            _ => Ok(Located::Inline(hit.place.into_slice())),
+            Kind::Put => Ok(Located::Inline(hit.place.into_slice())),
+            Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => Err(no_value()),
         }
     }
 
@@ -469,10 +449,11 @@ impl Search<'_> {
     ) -> Result<Slice> {
         match hit.kind {
             Kind::Merge => self.combined(key, hit, guard, gate),
-            _ => {
+            Kind::PutPointer => {
                 gate.note(|| step_of(hit.place.bytes()));
                 resolve(self.family, hit.place.bytes())
             }
+            Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => Err(no_value()),
         }
     }
 
@@ -492,14 +473,14 @@ impl Search<'_> {
             // An operand keeps its number until it becomes a put, so there are smaller ones.
             let Some(older) = seq.checked_sub(1) else { break None };
             match lookup(self.view, key, older, true, guard, gate)? {
-                Some(hit) if hit.kind == Kind::Merge => {
+                Some(hit) if hit.kind.is_operand() => {
                     operands.push(hit.place.bytes());
                     seq = hit.place.seq();
                 }
                 hit => break hit.filter(|hit| self.is_live(hit)),
             }
         };
-        if let Some(hit) = base.as_ref().filter(|hit| hit.kind == Kind::PutPointer) {
+        if let Some(hit) = base.as_ref().filter(|hit| hit.kind.holds_pointer()) {
             gate.note(|| step_of(hit.place.bytes()));
         }
         let base = base.as_ref().map(|hit| (hit.kind, hit.place.bytes()));
@@ -509,13 +490,19 @@ impl Search<'_> {
     }
 }
 
+/// A caller took a version for one whose value must be found.
+#[cold]
+fn no_value() -> Error {
+    Error::internal("a version without a value to find")
+}
+
 impl Combine for FamilyCore {
     fn combine(&self, operands: &Operands, base: Option<(Kind, &[u8])>) -> Result<Vec<u8>> {
         let Some(operator) = self.options.merge_operator() else {
             return Err(Error::internal("an operand in a family without a merge operator"));
         };
         let stored = match base {
-            Some((Kind::PutPointer, place)) => Some(resolve(self, place)?),
+            Some((kind, place)) if kind.holds_pointer() => Some(resolve(self, place)?),
             _ => None,
         };
         let base = stored.as_deref().or(base.map(|(_, value)| value));
@@ -537,6 +524,13 @@ fn lookup<'g>(
         let found = slot.map.get(key, seq);
         let deleted = slot.ranges.newest(order, key, seq, guard);
         gate.note(|| ReadStep::Memtable { number, has_version: found.is_some() });
+        if let Some(taken) = &slot.taken {
+            match look_in(taken, key, seq, want_value, guard, gate)?.0 {
+                Some(hit) if hit.place.seq() >= deleted => return Ok(Some(hit)),
+                None if deleted == 0 && !gate.is_shut() => continue,
+                _ => return Ok(None),
+            }
+        }
         if deleted > found.as_ref().map_or(0, |e| e.seq) {
             return Ok(None); // all older versions are deleted too
         }
@@ -553,9 +547,33 @@ fn lookup<'g>(
         ranges if ranges.is_empty() => 0,
         ranges => ranges.newest(order, key, seq),
     };
+    let (hit, wasted) = look_in(&view.version, key, seq, want_value, guard, gate)?;
+    if gate.is_shut() {
+        return Ok(None);
+    }
+    // One run is always searched.
+    let wasted = if hit.is_none() { wasted.saturating_sub(GET_CHARGE) } else { wasted };
+    if wasted > 0 && !gate.explains() {
+        view.probes.charge(wasted);
+    }
+    Ok(hit.filter(|hit| hit.place.seq() >= deleted))
+}
+
+/// Returns the newest version of `key` at or below `seq` in the tables of `version`, and the charge for those that held none. The result is
+/// meaningless if `gate` is shut afterwards.
+#[expect(clippy::inline_always, reason = "a call would copy the result, which is large, more than once")]
+#[inline(always)]
+fn look_in<'g>(
+    version: &'g TableVersion,
+    key: &[u8],
+    seq: SeqNo,
+    want_value: bool,
+    guard: &'g Guard,
+    gate: &mut impl ReadGate,
+) -> Result<(Option<Hit<'g>>, u32)> {
     let hash = key_hash(key);
     let mut candidates = Candidates::default();
-    view.version.tables_for(key, |slot| {
+    version.tables_for(key, |slot| {
         slot.table().prefetch(hash);
         candidates.push(slot.table());
     });
@@ -563,29 +581,21 @@ fn lookup<'g>(
     for table in candidates.iter() {
         let found = table.get_through((key, hash), seq, want_value, guard, gate)?;
         if gate.is_shut() {
-            return Ok(None);
+            return Ok((None, 0));
         }
         if let Some(found) = found {
-            if wasted > 0 && !gate.explains() {
-                view.probes.charge(wasted);
-            }
-            if found.seq < deleted {
-                return Ok(None);
-            }
             let (kind, expiry) = (found.kind, found.expiry);
-            return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value, found.seq) }));
+            let hit = Hit { kind, expiry, place: ValueLocation::Table(found.value, found.seq) };
+            return Ok((Some(hit), wasted));
         }
         wasted += GET_CHARGE;
     }
-    if wasted > GET_CHARGE && !gate.explains() {
-        view.probes.charge(wasted - GET_CHARGE); // one run is always searched
-    }
-    Ok(None)
+    Ok((None, wasted))
 }
 
 /// Tables to search, newest first. There is room without an allocation for a full level 1, the runs of the tiered level, and the largest
 /// level.
-type Candidates<'a> = SmallVec<[&'a Table; 64]>;
+pub(super) type Candidates<'a> = SmallVec<[&'a Table; 64]>;
 
 /// What an entry says about its value.
 #[derive(Debug)]

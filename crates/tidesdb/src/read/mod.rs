@@ -11,6 +11,7 @@ mod row_buffer;
 mod stored;
 mod cursor;
 mod get;
+mod newest;
 mod explain;
 mod iter;
 mod spans;
@@ -25,11 +26,9 @@ pub use explain::{
     Outcome, RangeExplanation, ReadWork, ScannedSource, SourceName, Verdict, VersionKind, explain_key,
     explain_range,
 };
-pub use get::{
-    Located, contains, get, get_map, locate, multi_contains, multi_get, newest_range, newest_version,
-    resolve, sees,
-};
+pub use get::{Located, contains, get, get_map, locate, multi_contains, multi_get, resolve, sees};
 pub use iter::{Iter, Keys};
+pub use newest::{newest_range, newest_version};
 pub use spans::{Span, Spans, is_before, merge_spans};
 pub(crate) use track::Track;
 pub use value::ValueReader;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::cursor::ReaderCursor;
 use crate::Result;
-use crate::types::{EntryCursor, Kind, Readahead, Slice};
+use crate::types::{EntryCursor, Readahead, Slice};
 use crate::vlog::{ValueLoads, VlogPointer, VlogSet};
 
 /// Read-ahead, counted in values: starts after eight values that were read one by one.
@@ -161,7 +161,7 @@ impl Buffer {
     /// Moves the second cursor to the next row, and returns the pointer of the row before unless its value is long.
     fn next(&mut self, backwards: bool) -> Result<Option<VlogPointer>> {
         let (_, kind, value) = self.scout.entry()?;
-        let pointer = (kind == Kind::PutPointer).then(|| VlogPointer::decode(value)).flatten();
+        let pointer = kind.holds_pointer().then(|| VlogPointer::decode(value)).flatten();
         if backwards { self.scout.prev() } else { self.scout.next() }?;
         Ok(pointer.filter(|p| p.raw_len <= VALUE_BYTES_MAX))
     }

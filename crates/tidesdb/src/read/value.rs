@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::ops::{Bound, RangeBounds};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use super::get::Located;
@@ -93,7 +94,7 @@ impl Chunks {
         self.vlog.read_into(&chunks[number], &mut self.chunk)?;
         self.loaded = Some(number);
         if let Some(next) = chunks.get(number + 1).filter(|_| in_order) {
-            self.vlog.load_ahead(next);
+            self.vlog.load_many(from_ref(next));
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ const TRIES_MAX: u32 = 16;
 
 /// Tables and value logs in the local folder.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(super) struct Cache {
     store: Arc<dyn ObjectStore>,
     objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
     dir: Arc<dyn Dir>,
@@ -108,12 +108,12 @@ impl Cache {
     }
 
     /// Records that the engine uses the file `name`, whether it is in the folder or not.
-    pub(crate) fn set_live(&self, name: String) {
+    pub(super) fn set_live(&self, name: String) {
         self.files.lock().live.insert(name);
     }
 
     /// Returns whether the engine may still read the file `name`.
-    pub(crate) fn is_live(&self, name: &str) -> bool {
+    pub(super) fn is_live(&self, name: &str) -> bool {
         self.files.lock().live.contains(name)
     }
 
@@ -125,7 +125,7 @@ impl Cache {
     }
 
     /// Records that the store has all `bytes` of the file `name`, that its manifest names it, and that nothing is written to it any more.
-    pub(crate) fn settle(&self, name: &str, bytes: u64) {
+    pub(super) fn settle(&self, name: &str, bytes: u64) {
         if let Some(local) = self.files.lock().local.get_mut(name) {
             local.settled = Some(bytes);
         }
@@ -255,7 +255,7 @@ impl Cache {
     /// Removes settled files beyond the limit, least recently used first. Keeps the file just fetched, `fetched`, and
     /// the file used before it. A read that needs both a table and a value log would otherwise fetch them in turn
     /// forever.
-    pub(crate) fn shrink(&self, fetched: Option<&str>) {
+    pub(super) fn shrink(&self, fetched: Option<&str>) {
         if self.bytes_max == 0 {
             return;
         }

@@ -8,21 +8,21 @@ use crate::version::{FamilyState, State};
 
 /// What the log relies on, of each family of a manifest: its name, and whether it has a merge operator.
 #[derive(Clone, Debug)]
-pub struct Catalog {
+pub(super) struct Catalog {
     next_family: FamilyId,
     families: BTreeMap<FamilyId, (Arc<str>, bool)>,
 }
 
 impl Catalog {
     /// The families of `state`.
-    pub fn of(state: &State) -> Self {
+    pub(super) fn of(state: &State) -> Self {
         let families = state.families.iter().map(|(id, family)| (*id, facts(family)));
         Self { next_family: state.next_family, families: families.collect() }
     }
 
     /// Returns whether a database with these families can replay the log of one with the state `now`, which is later: no family was made,
     /// renamed, or dropped, which would leave its values missing, and none got a merge operator.
-    pub fn knows(&self, now: &State) -> bool {
+    pub(super) fn knows(&self, now: &State) -> bool {
         let is_same = |id, family| self.families.get(id) == Some(&facts(family));
         now.next_family == self.next_family
             && now.families.len() == self.families.len()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space};
+use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, File, Space};
 use tidesdb_sync::{RwLock, rank};
 
 use super::cache::Cache;
@@ -14,14 +14,14 @@ use super::names::is_cached;
 
 /// Wraps the directory of a database that has an object store. Lists only files that exist locally.
 #[derive(Debug)]
-pub struct RemoteDir {
+pub(super) struct RemoteDir {
     inner: Arc<dyn Dir>,
     cache: Arc<Cache>,
 }
 
 impl RemoteDir {
     /// Wraps `inner`, the directory of `cache`.
-    pub(crate) fn wrap(inner: Arc<dyn Dir>, cache: &Arc<Cache>) -> Arc<dyn Dir> {
+    pub(super) fn wrap(inner: Arc<dyn Dir>, cache: &Arc<Cache>) -> Arc<dyn Dir> {
         Arc::new(Self { inner, cache: Arc::clone(cache) })
     }
 
@@ -108,7 +108,7 @@ impl Dir for RemoteDir {
 
 /// A file for reading. It may be removed from the folder between two calls, and is then fetched again.
 #[derive(Debug)]
-pub(crate) struct RemoteFile {
+pub(super) struct RemoteFile {
     this: Weak<Self>,
     cache: Arc<Cache>,
     name: String,
@@ -173,10 +173,6 @@ impl File for RemoteFile {
     }
 
     /// Always `None`: a map would keep the disk blocks of a removed file in use.
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        Ok(None)
-    }
-
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
         self.file()?.advise(advice, offset, len)
     }

@@ -13,8 +13,14 @@
 //! Files that grow are stored in parts, so no byte is uploaded twice. Only `CURRENT` is ever replaced, so the store
 //! must offer only an atomic `put` of 64 bytes.
 //!
-//! This layer handles names, objects and the local cache. Uploads are in `upload.rs`; restoring a lost folder is in
-//! `db/restore.rs`. All methods may be called from any thread.
+//! ```text
+//! names, objects   what the store contains             cache, dir   local files, fetched when they are opened
+//! upload           brings the store up to date         view         the small objects as a read-only directory
+//! catalog, kept    what the stored log relies on       restore      the open: compares, fills an empty folder
+//! ```
+//!
+//! The interface of a store is in `store/`, its settings are in `options/remote.rs`. Backups by generations (`backup/`) use neither this
+//! layout nor this code. All methods may be called from any thread.
 
 mod kept;
 mod names;
@@ -23,27 +29,26 @@ mod cache;
 mod catalog;
 mod dir;
 mod view;
+pub mod upload;
+pub mod restore;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use catalog::Catalog;
-pub use dir::RemoteDir;
 pub use kept::Kept;
-pub use objects::{FilePart, Objects};
 use tidesdb_io::Dir;
 use tidesdb_sync::{Mutex, rank};
-pub use view::ObjectDir;
 
 use self::cache::Cache;
+use self::catalog::Catalog;
+use self::names::object_name;
+use self::objects::{FilePart, Objects};
 use crate::Error;
 use crate::jobs::Retry;
 use crate::options::RemoteOptions;
 use crate::stats::statistics;
 use crate::store::Body;
-
-pub(crate) use names::object_name;
 
 /// Maximum pause before a failed upload is retried.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -101,34 +106,34 @@ pub struct Remote {
     /// Configuration of the store.
     pub options: RemoteOptions,
     /// Objects in the store.
-    pub objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
+    objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
     /// Held during an upload.
-    pub uploading: Mutex<(), { rank::UPLOADING }>,
+    uploading: Mutex<(), { rank::UPLOADING }>,
     /// State of retries: consecutive failures.
-    pub retry: Retry,
+    retry: Retry,
     /// Number of version set installs that the store includes.
-    pub installs_seen: AtomicU64,
+    installs_seen: AtomicU64,
     /// The log is stored up to this sequence number; 0 = no part of this session is stored.
-    pub log_end: AtomicU64,
+    log_end: AtomicU64,
     /// Whether parts of the log may be stored: the manifest in the store records where the log begins.
-    pub log_follows: AtomicBool,
+    log_follows: AtomicBool,
     /// The families of the manifest that `CURRENT` in the store names, if this session has written it.
-    pub catalog: Mutex<Option<Catalog>>,
+    catalog: Mutex<Option<Catalog>>,
     /// Dead value logs that the store may need.
     pub kept: Kept,
     /// Objects queued for upload.
-    pub queued: AtomicU64,
+    queued: AtomicU64,
     /// The last failure of an upload.
     failure: Mutex<String>,
     uploads: AtomicU64,
     uploaded_bytes: AtomicU64,
     upload_failures: AtomicU64,
-    pub(crate) cache: Arc<Cache>,
+    cache: Arc<Cache>,
 }
 
 impl Remote {
     /// Creates the state for the store of `options` with the content `objects`. `dir` is the local folder.
-    pub(crate) fn new(options: RemoteOptions, objects: Objects, dir: &Arc<dyn Dir>) -> std::io::Result<Self> {
+    fn new(options: RemoteOptions, objects: Objects, dir: &Arc<dyn Dir>) -> std::io::Result<Self> {
         let objects = Arc::new(Mutex::new(objects));
         let cache = Cache::new(Arc::clone(&options.store), &objects, options.local_bytes_max, dir)?;
         Ok(Self {
@@ -154,7 +159,7 @@ impl Remote {
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn put(&self, object: &str, body: &Body<'_>) -> std::io::Result<()> {
+    fn put(&self, object: &str, body: &Body<'_>) -> std::io::Result<()> {
         let bytes = body.len();
         self.objects.lock().begin(object);
         self.options.store.put(object, body)?;
@@ -164,12 +169,12 @@ impl Remote {
     }
 
     /// Counts a failed call during an upload.
-    pub fn count_failure(&self) {
+    fn count_failure(&self) {
         self.upload_failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an upload that failed with `error`, and sets when it is tried again.
-    pub fn failed(&self, error: &Error, now: Duration) {
+    fn failed(&self, error: &Error, now: Duration) {
         self.upload_failures.fetch_add(1, Ordering::Relaxed);
         *self.failure.lock() = error.to_string();
         self.retry.failed(now, PAUSE_MAX);

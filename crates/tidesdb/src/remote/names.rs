@@ -25,7 +25,7 @@ pub(super) fn is_cached(name: &str) -> bool {
 }
 
 /// Returns the name of the object for the bytes of `file` from `offset` on.
-pub(crate) fn object_name(file: &str, offset: u64) -> String {
+pub(super) fn object_name(file: &str, offset: u64) -> String {
     match files::parse(file) {
         Some(kind) if has_parts(kind) => format!("{file}.{offset:0OFFSET_DIGITS$}"),
         _ => file.to_owned(),

@@ -8,22 +8,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::names::{self, Stored};
+use crate::order;
 
 use crate::files::{self, CURRENT, FileKind};
 use crate::store::{Object, ObjectStore};
 
 /// A part of a file, stored as one object.
 #[derive(Clone, Copy, Debug)]
-pub struct FilePart {
+pub(super) struct FilePart {
     /// Offset in the file.
-    pub offset: u64,
+    pub(super) offset: u64,
     /// Length.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// Content of a store.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub(super) struct Objects {
     /// Names of all objects of the database, including those being written.
     present: BTreeSet<String>,
     /// Trusted parts of each file, without a gap from offset 0 on.
@@ -36,7 +37,7 @@ impl Objects {
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn list(store: &dyn ObjectStore) -> io::Result<(Self, Vec<Object>)> {
+    pub(super) fn list(store: &dyn ObjectStore) -> io::Result<(Self, Vec<Object>)> {
         let all = store.list()?;
         let ours: Vec<Object> = all.into_iter().filter(|o| names::parse(&o.name).is_some()).collect();
         let mut this = Self { present: ours.iter().map(|o| o.name.clone()).collect(), ..Self::default() };
@@ -46,10 +47,10 @@ impl Objects {
     }
 
     /// Trusts the parts in `listed` of the files selected by `named`, up to the first gap of each file.
-    pub fn trust(&mut self, listed: &[Object], named: impl Fn(&str) -> bool) {
+    pub(super) fn trust(&mut self, listed: &[Object], named: impl Fn(&str) -> bool) {
         let mut parts: Vec<(Stored, u64)> =
             listed.iter().filter_map(|o| Some((names::parse(&o.name)?, o.bytes))).collect();
-        parts.sort_by(|(a, _), (b, _)| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+        order::sort_by(&mut parts, |(a, _), (b, _)| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
         for (part, bytes) in parts.into_iter().filter(|(part, _)| named(&part.file)) {
             if part.offset == self.stored(&part.file) {
                 self.add(&part.file, part.offset, bytes);
@@ -58,44 +59,44 @@ impl Objects {
     }
 
     /// Records that an object is about to be written: even if the call fails, the object may exist.
-    pub fn begin(&mut self, object: &str) {
+    pub(super) fn begin(&mut self, object: &str) {
         self.present.insert(object.to_owned());
     }
 
     /// Records that `bytes` bytes of `file` from `offset` on were stored.
-    pub fn add(&mut self, file: &str, offset: u64, bytes: u64) {
+    pub(super) fn add(&mut self, file: &str, offset: u64, bytes: u64) {
         let parts = self.trusted.entry(file.to_owned()).or_default();
         parts.retain(|part| part.offset < offset);
         parts.push(FilePart { offset, bytes });
     }
 
     /// Records that `CURRENT` names this manifest now.
-    pub fn set_generation(&mut self, number: u64) {
+    pub(super) fn set_generation(&mut self, number: u64) {
         self.generation = number;
     }
 
     /// Returns the number of the manifest that `CURRENT` names; 0 = none.
-    pub fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Returns whether the store holds a database.
-    pub fn has_database(&self) -> bool {
+    pub(super) fn has_database(&self) -> bool {
         self.present.contains(CURRENT)
     }
 
     /// Returns how many bytes of `file` are stored.
-    pub fn stored(&self, file: &str) -> u64 {
+    pub(super) fn stored(&self, file: &str) -> u64 {
         self.parts(file).last().map_or(0, |part| part.offset + part.bytes)
     }
 
     /// Returns whether `file` is stored, possibly with zero bytes.
-    pub fn has(&self, file: &str) -> bool {
+    pub(super) fn has(&self, file: &str) -> bool {
         self.trusted.contains_key(file)
     }
 
     /// Returns the parts of `file`.
-    pub fn parts(&self, file: &str) -> &[FilePart] {
+    pub(super) fn parts(&self, file: &str) -> &[FilePart] {
         self.trusted.get(file).map_or(&[], Vec::as_slice)
     }
 
@@ -104,13 +105,13 @@ impl Objects {
     }
 
     /// Returns the trusted files.
-    pub fn files(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
         self.trusted.keys().map(String::as_str)
     }
 
     /// Returns the objects that hold no needed data: those of files that `needed` rejects, and untrusted parts of
     /// trusted files.
-    pub fn garbage(&self, needed: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(super) fn garbage(&self, needed: impl Fn(&str) -> bool) -> Vec<String> {
         let is_garbage = |name: &&String| match names::parse(name) {
             Some(part) if needed(&part.file) => self.has(&part.file) && !self.trusts(&part),
             Some(_) => true,
@@ -120,7 +121,7 @@ impl Objects {
     }
 
     /// Records that an object was deleted.
-    pub fn remove(&mut self, object: &str) {
+    pub(super) fn remove(&mut self, object: &str) {
         self.present.remove(object);
         if let Some(part) = names::parse(object)
             && self.trusts(&part)

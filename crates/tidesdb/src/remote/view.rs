@@ -5,19 +5,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space};
+use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, File, Space};
 
 use crate::store::ObjectStore;
 
 /// Reads whole objects as files. All changes are refused.
 #[derive(Debug)]
-pub struct ObjectDir {
+pub(super) struct ObjectDir {
     store: Arc<dyn ObjectStore>,
 }
 
 impl ObjectDir {
     /// Creates a view of the objects of `store`.
-    pub fn new(store: &Arc<dyn ObjectStore>) -> Self {
+    pub(super) fn new(store: &Arc<dyn ObjectStore>) -> Self {
         Self { store: Arc::clone(store) }
     }
 
@@ -25,7 +25,7 @@ impl ObjectDir {
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
+    pub(super) fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.store.get(name, &mut |piece| {
             bytes.extend_from_slice(piece);
@@ -114,10 +114,6 @@ impl File for Bytes {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
-    }
-
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        Ok(None)
     }
 
     fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> io::Result<()> {

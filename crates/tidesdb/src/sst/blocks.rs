@@ -4,15 +4,13 @@
 //! only its key section is read and cached, and the frame of a requested value is read when it is needed. Such blocks
 //! contain a long value, or were written when blocks were longer.
 //!
-//! In a mapped file, a block and its first [`FRAME_BITS`] frames are verified once per open, later frames at each use, and key sections
-//! stored raw are used in place. Frames are read separately there too, and some of them are cached. Long values never enter the cache.
+//! Frames that are read separately are verified at each use, and some of them are cached. Long values never enter the cache.
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use tidesdb_cache::{CacheKey, Handle};
-use tidesdb_sync::{Guard, Kept, prefetch};
+use tidesdb_sync::{Guard, Kept};
 
 use super::block::{Block, CachedBlock, LIMITS, Shape};
 use super::decode::FramePlace;
@@ -27,11 +25,6 @@ use crate::{Error, Result};
 /// Blocks up to this length on disk, two pages, are read as a whole. Writers close blocks at one page, so a single
 /// entry of up to two pages needs no second read.
 pub(super) const WHOLE_BYTES: u64 = 8 << 10;
-/// Number of prefetches in a mapped block before it is searched, and their distance in bytes.
-const PREFETCH_LINES: usize = 10;
-const PREFETCH_STRIDE: usize = 256;
-/// Number of frames that have a bit. Later frames are verified at each use.
-const FRAME_BITS: usize = 15;
 /// An explanation asks the system about this many bytes of values.
 const ASKED_BYTES: usize = 4096;
 /// Result of reading a value if the gate refuses a read.
@@ -60,8 +53,6 @@ thread_local! {
 
 /// The keys of a block, kept readable, and its values if they are cached with them.
 pub(super) enum Keys<'a> {
-    /// Used in place in the mapped file.
-    Mapped(Shape, &'a [u8]),
     /// In the cache, kept alive by the epoch guard.
     Pinned(&'a CachedBlock),
     /// In the cache, kept alive by the handle.
@@ -97,7 +88,6 @@ impl Keys<'_> {
     #[inline]
     pub(super) fn block(&self) -> Option<Block<'_>> {
         match self {
-            Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
             Self::Pinned(cached) => Some(cached.block()),
             Self::Held(part) => part.block().map(CachedBlock::block),
             Self::Passing(block) => Some(Block { shape: &block.shape, bytes: &block.buffers().keys }),
@@ -116,14 +106,11 @@ impl Fence {
 pub(super) struct Blocks {
     parts: Parts,
     index: Index,
-    /// For a mapped file: which parts of each block were verified. Bit 0 is the key section, bit 1 + f is frame f.
-    verified: Box<[AtomicU16]>,
 }
 
 impl Blocks {
     pub(super) fn new(parts: Parts, index: Index) -> Self {
-        let bits = if parts.file().map().is_some() { index.blocks() } else { 0 };
-        Self { parts, index, verified: (0..bits).map(|_| AtomicU16::new(0)).collect() }
+        Self { parts, index }
     }
 
     #[inline]
@@ -134,6 +121,10 @@ impl Blocks {
     #[inline]
     pub(super) fn file(&self) -> &TableFile {
         self.parts.file()
+    }
+
+    pub(super) fn file_mut(&mut self) -> &mut TableFile {
+        self.parts.file_mut()
     }
 
     #[inline]
@@ -161,10 +152,10 @@ impl Blocks {
 
     /// Returns the bytes that stay in memory while the table is open.
     pub(super) fn resident_bytes(&self) -> usize {
-        self.index.bytes() + size_of_val(&*self.verified)
+        self.index.bytes()
     }
 
-    /// Returns the keys of block `b`: in place, or from the cache, or read. If the cache is full, a block that the page cache has is cached
+    /// Returns the keys of block `b`: from the cache, or read. If the cache is full, a block that the page cache has is cached
     /// only when it is looked up again within a while: reading it again takes less time than evicting others for it. Returns `None` if
     /// `gate` refuses the read.
     #[inline]
@@ -174,61 +165,12 @@ impl Blocks {
         guard: &'a Guard,
         gate: &mut impl ReadGate,
     ) -> Result<Option<Keys<'a>>> {
-        if self.file().map().is_some()
-            && let Some(keys) = self.mapped_keys(self.index().fence(&mut CurrentPartition::default(), b)?)?
-        {
-            gate.note(|| ReadStep::Block { block: b as u64, from: ReadOrigin::Map, bytes: 0 });
-            return Ok(Some(keys));
-        }
         match self.parts.pinned(self.parts.key(b, 0), guard) {
             Some(CachedPart::Block(cached)) => {
                 gate.note(|| ReadStep::Block { block: b as u64, from: ReadOrigin::Cache, bytes: 0 });
                 Ok(Some(Keys::Pinned(cached)))
             }
             _ => self.load(b, gate),
-        }
-    }
-
-    /// Returns the verified key section of a mapped block, if the file is mapped and the section is stored raw.
-    #[inline]
-    pub(super) fn mapped_keys(&self, fence: Fence) -> Result<Option<Keys<'_>>> {
-        if self.file().map().is_none() {
-            return Ok(None);
-        }
-        let bytes = self
-            .file()
-            .mapped(fence.at, fence.key_part)
-            .ok_or_else(|| self.file().corrupt(fence.at, "block extends beyond the end of the file"))?;
-        // The header, and the positions that a search of the heads reads first: one wait instead of several.
-        (0..PREFETCH_LINES).for_each(|line| prefetch(bytes, line * PREFETCH_STRIDE));
-        if !self.is_verified(fence.block, 0) {
-            self.check_keys(fence, bytes)?;
-        }
-        let shape = Shape::parse(bytes).map_err(|what| self.file().corrupt(fence.at, what))?;
-        Ok(if shape.is_compressed() { None } else { Some(Keys::Mapped(shape, bytes)) })
-    }
-
-    /// Verifies the key part of a mapped block, and validates it if it is used in place.
-    #[cold]
-    fn check_keys(&self, fence: Fence, bytes: &[u8]) -> Result<()> {
-        let shape = self.shape(fence, bytes)?;
-        if !shape.is_compressed() {
-            self.validate(fence, &mut CurrentPartition::default(), Block { shape: &shape, bytes })?;
-        }
-        self.mark_verified(fence.block, 0);
-        Ok(())
-    }
-
-    /// Returns whether the key section (bit 0) or frame `bit - 1` of a mapped block was verified.
-    #[inline]
-    fn is_verified(&self, b: usize, bit: usize) -> bool {
-        bit <= FRAME_BITS
-            && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0)
-    }
-
-    fn mark_verified(&self, b: usize, bit: usize) {
-        if let (Some(bits), true) = (self.verified.get(b), bit <= FRAME_BITS) {
-            bits.fetch_or(1 << bit, Ordering::Relaxed);
         }
     }
 
@@ -278,11 +220,10 @@ impl Blocks {
             return Ok(None);
         }
         self.parts.count_read(len);
-        gate.note(|| match file.map() {
-            None => {
-                ReadStep::Block { block: fence.block as u64, from: ReadOrigin::Device, bytes: len as u64 }
-            }
-            Some(_) => ReadStep::Block { block: fence.block as u64, from: ReadOrigin::Map, bytes: 0 },
+        gate.note(|| ReadStep::Block {
+            block: fence.block as u64,
+            from: ReadOrigin::Device,
+            bytes: len as u64,
         });
         // Where the bytes come from matters only if the block may not be cached.
         if is_read || self.parts.cache().is_full() && file.read_cached(at, len, disk) {
@@ -354,7 +295,7 @@ impl Blocks {
         let values = match keys {
             Keys::Held(part) => part.block().map_or(&[][..], CachedBlock::values),
             Keys::Passing(block) => &block.buffers().values,
-            Keys::Mapped(..) | Keys::Pinned(_) => &[],
+            Keys::Pinned(_) => &[],
         };
         match values.get(span) {
             Some(value) => Ok(Cow::Owned(value.to_vec())),
@@ -376,18 +317,8 @@ impl Blocks {
         let frame = block.frame_of(i).ok_or_else(|| file.corrupt(fence.at, "value without a frame"))?;
         let place = FramePlace { fence, frame };
         let span = frame.place_of(block.value_span(i));
-        if frame.disk == frame.raw && file.map().is_some() {
-            let values = file.mapped(place.at(), frame.disk).ok_or_else(|| file.ends_early(place.at()))?;
-            self.check_frame(&place, values)?;
-            gate.note(|| ReadStep::Values { from: ReadOrigin::Map, bytes: 0 });
-            return self.part_of(&place, values, span).map(Cow::Borrowed);
-        }
         let key = (frame.raw <= LIMITS.frame && frame.number < usize::from(u8::MAX))
             .then(|| self.parts.key(b, frame.number as u8 + 1));
-        if let Some(map) = file.map().filter(|_| key.is_some()) {
-            // Most lookups use these bytes. They load while the cache is searched.
-            prefetch(map, place.at() as usize);
-        }
         if let Some(CachedPart::Values(values)) = key.and_then(|key| self.parts.pinned(key, guard)) {
             gate.note(|| ReadStep::Values { from: ReadOrigin::Cache, bytes: 0 });
             return self.part_of(&place, values, span).map(Cow::Borrowed);
@@ -410,9 +341,6 @@ impl Blocks {
     #[cold]
     fn step_of(&self, place: &FramePlace, asks: bool) -> ReadStep {
         let (file, len) = (self.file(), place.frame.disk);
-        if file.map().is_some() {
-            return ReadStep::Values { from: ReadOrigin::Map, bytes: 0 };
-        }
         let is_cached = asks && file.read_cached(place.at(), len.min(ASKED_BYTES), &mut Vec::new());
         let from = if is_cached { ReadOrigin::PageCache } else { ReadOrigin::Device };
         ReadStep::Values { from, bytes: len as u64 }
@@ -447,7 +375,7 @@ impl Blocks {
         values.get(span).ok_or_else(|| self.file().corrupt(place.fence.at, "value extends beyond its frame"))
     }
 
-    /// Returns the verified values of a frame: in place, or in one of the buffers. Only the first `want` bytes are
+    /// Returns the verified values of a frame, in one of the buffers. Only the first `want` bytes are
     /// guaranteed to be decoded.
     fn frame_values<'a>(
         &'a self,
@@ -457,18 +385,7 @@ impl Blocks {
     ) -> Result<&'a [u8]> {
         let bytes = self.file().read(place.at(), place.frame.disk, &mut buffers.disk)?;
         self.parts.count_read(bytes.len());
-        self.check_frame(place, bytes)?;
+        place.check(self.file(), bytes)?;
         place.decode(self.file(), bytes, want, &mut buffers.raw)
-    }
-
-    /// Verifies the bytes of a frame. One of the first [`FRAME_BITS`] frames of a mapped block is verified once.
-    #[inline]
-    pub(super) fn check_frame(&self, place: &FramePlace, bytes: &[u8]) -> Result<()> {
-        let (b, bit) = (place.fence.block, place.frame.number + 1);
-        if !self.is_verified(b, bit) {
-            place.check(self.file(), bytes)?;
-            self.mark_verified(b, bit);
-        }
-        Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! Iterates over a table in both directions, with one block loaded. Buffers are reused: after warm-up, steps and seeks
-//! do not allocate as long as blocks are mapped or cached.
+//! do not allocate as long as blocks are cached.
 //!
 //! Scans over uncached blocks use read-ahead; see `window.rs`.
 
@@ -10,7 +10,7 @@ use tidesdb_cache::Handle;
 
 use super::Table;
 use super::block::{Block, CachedBlock, Frame, Shape};
-use super::blocks::{Blocks, Keys};
+use super::blocks::Blocks;
 use super::decode::FramePlace;
 use super::index::{CurrentPartition, Fence};
 use super::parts::CachedPart;
@@ -18,6 +18,7 @@ use super::window::Window;
 use crate::memory::{Charge, Use};
 use crate::stats::counts::{self, Counter};
 use crate::types::{EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
+use crate::vlog::PlaceBytes;
 use crate::{Error, Result};
 
 /// A buffer that grew larger than this for a long value is freed before the next value.
@@ -29,8 +30,6 @@ const KEPT_BY_MERGES_BYTES: usize = 64 << 10;
 enum LoadedBlock {
     /// No block is loaded.
     None,
-    /// In the mapped file.
-    Mapped,
     /// In the cache.
     Cached(Handle<CachedPart>),
     /// In the cursor's own buffer.
@@ -51,8 +50,6 @@ enum ValuesPlace {
     /// In the cursor's own buffer.
     #[default]
     Own,
-    /// Stored raw in the mapped file: offset and length.
-    Mapped(u64, usize),
     /// Part of the cached block.
     Cached,
 }
@@ -78,6 +75,8 @@ pub struct TableCursor {
     own: Vec<u8>,
     disk: Vec<u8>,
     raw: Vec<u8>,
+    /// The current value, if it is a place in the value log of a table that was built outside of the database.
+    place: PlaceBytes,
     window: Window,
     /// Bytes of the largest block of the cache that it has kept there.
     kept_block: u64,
@@ -104,6 +103,7 @@ impl TableCursor {
             own: Vec::new(),
             disk: Vec::new(),
             raw: Vec::new(),
+            place: PlaceBytes::new(),
             window: Window::default(),
             kept_block: 0,
             charge: Charge::new(Use::Cursors),
@@ -141,7 +141,6 @@ impl TableCursor {
     fn block(&self) -> Option<Block<'_>> {
         let bytes = match &self.held {
             LoadedBlock::None => return None,
-            LoadedBlock::Mapped => self.blocks().file().mapped(self.fence.at, self.fence.key_part)?,
             LoadedBlock::Cached(part) => return part.block().map(CachedBlock::block),
             LoadedBlock::Own => &self.own,
         };
@@ -156,21 +155,14 @@ impl TableCursor {
         self.held = LoadedBlock::None;
         self.forget_values();
         let fence = self.table.blocks().index().fence(&mut self.near, b)?;
-        self.held = match self.table.blocks().mapped_keys(fence)? {
-            Some(Keys::Mapped(shape, _)) => {
-                self.shape = shape;
+        // A merge that has read the piece need not look for each of its blocks.
+        let is_read = self.window.holds(fence);
+        self.held = match (!is_read).then(|| self.table.blocks().cached(b)).flatten() {
+            Some(part) => {
                 counts::add(Counter::BlocksInMemory, 1);
-                LoadedBlock::Mapped
+                LoadedBlock::Cached(part)
             }
-            // A merge that has read the piece need not look for each of its blocks.
-            _ if self.window.holds(fence) => self.read(fence)?,
-            _ => match self.table.blocks().cached(b) {
-                Some(part) => {
-                    counts::add(Counter::BlocksInMemory, 1);
-                    LoadedBlock::Cached(part)
-                }
-                None => self.read(fence)?,
-            },
+            None => self.read(fence)?,
         };
         if let LoadedBlock::Cached(part) = &self.held {
             let cached = part.block().ok_or_else(|| self.table.blocks().wrong_part(b))?;
@@ -294,7 +286,6 @@ impl TableCursor {
             (ValuesPlace::Own, _) => Some(&self.raw),
             (ValuesPlace::Cached, LoadedBlock::Cached(part)) => part.block().map(CachedBlock::values),
             (ValuesPlace::Cached, _) => None,
-            (ValuesPlace::Mapped(at, len), _) => self.blocks().file().mapped(*at, *len),
         }
     }
 
@@ -310,6 +301,7 @@ impl TableCursor {
         let Some(block) = self.block() else { return self.slot };
         let (order, prefix) = (self.table.blocks().order(), block.prefix());
         let values = self.value_bytes().unwrap_or_default();
+        let has_own_log = self.table.has_own_value_log();
         let mut slot = self.slot;
         while slot < block.len() {
             let entry_meta = block.entry_meta(slot);
@@ -325,6 +317,9 @@ impl TableCursor {
                 bytes.extend_from_slice(prefix);
                 block.append_suffix(slot, bytes);
             };
+            if has_own_log && entry_meta.kind().holds_pointer() {
+                break; // its place has another number here
+            }
             if !reader.shows(entry_meta) || !rows.push_built(key, value, entry_meta, until) {
                 break;
             }
@@ -377,13 +372,10 @@ impl TableCursor {
         let (blocks, file) = (self.table.blocks(), self.table.blocks().file());
         let is_in_window = self.window.has(at, frame.disk);
         let bytes = self.window.frame(blocks, self.fence, (at, frame.disk), &mut self.disk)?;
-        blocks.check_frame(&place, bytes)?;
+        place.check(file, bytes)?;
         place.decode(file, bytes, usize::MAX, &mut self.raw)?;
-        let mut values_place = ValuesPlace::Own;
         if frame.disk == frame.raw {
-            if file.map().is_some() {
-                values_place = ValuesPlace::Mapped(at, frame.raw);
-            } else if is_in_window {
+            if is_in_window {
                 self.raw.clear();
                 self.raw.extend_from_slice(bytes);
             } else {
@@ -393,7 +385,7 @@ impl TableCursor {
         if !self.fill_cache && self.disk.capacity() > KEPT_BY_MERGES_BYTES {
             self.disk = Vec::new();
         }
-        self.values = Values { frame, place: values_place };
+        self.values = Values { frame, place: ValuesPlace::Own };
         self.charge_more()
     }
 }
@@ -566,6 +558,11 @@ impl EntryCursor for TableCursor {
             self.decode_frame()?;
         }
         let span = self.values.frame.place_of(span);
+        if kind.holds_pointer() && self.table.has_own_value_log() {
+            let value = self.value_bytes().and_then(|values| values.get(span)).unwrap_or_default();
+            self.place = self.table.meta().place_of(kind, value).unwrap_or_default();
+            return Ok((&self.key, kind, &self.place));
+        }
         match self.value_bytes().and_then(|values| values.get(span)) {
             Some(value) => Ok((&self.key, kind, value)),
             None => Err(self.blocks().file().corrupt(self.fence.at, "value extends beyond its frame")),

@@ -64,7 +64,15 @@ impl Blocks {
         if shape.has_heads() != self.order().is_bytewise() {
             return Err(file.corrupt(fence.at, "block written for another key order"));
         }
-        Ok(shape)
+        if file.meta().taken.is_none() {
+            return Ok(shape);
+        }
+        match shape.number_all(file.meta().max_seq) {
+            Some(numbered) => Ok(numbered),
+            None => {
+                Err(file.corrupt(fence.at, "a row of a table built outside of the database has a number"))
+            }
+        }
     }
 
     /// Checks the fields of all entries, their order, and that they lie between the fences. Scans and searches of unordered entries could

@@ -15,6 +15,8 @@ pub(super) const VERSION: u16 = 3;
 pub(super) const CHECKSUM_CRC32C: u8 = 1;
 /// Length of the footer in bytes.
 pub(super) const FOOTER_BYTES: usize = 64;
+/// The number in the footer of a table that was built outside of a database.
+pub(super) const UNNUMBERED: TableId = TableId(0);
 /// Length of a checksum in bytes.
 pub(super) const CRC_BYTES: usize = 4;
 /// Offset of the checksum in the footer; the magic bytes follow it.

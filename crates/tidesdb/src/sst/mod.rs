@@ -6,7 +6,7 @@
 //!  `- Blocks       blocks.rs   keys and values        ReadGate     gate.rs    decides whether a lookup may wait for a read
 //!      |- Index    index/      key -> block           (verify)     verify.rs  reads and checks everything
 //!      `- Parts    parts.rs    the cache, counted reads
-//!          `- TableFile  file.rs   the bytes, mapped or read; checksums of sections
+//!          `- TableFile  file.rs   the bytes; checksums of sections
 //!
 //! bytes of a block -> decode.rs -> Block (block/reader.rs): entry -> fields (block/search.rs: key -> entry)
 //! end of a file    -> open.rs   -> Sections: footer (layout.rs), top level of the index, shape of the filter
@@ -47,9 +47,10 @@ pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use gate::{AllowAllReads, ReadGate, TurnGate};
 pub use index::BlocksWithin;
-pub use memory::TableMemory;
+pub use memory::{CacheMemory, TableMemory};
+pub use open::{PROPS_BYTES_MAX, describe};
 pub use parts::{BlockReads, CachedPart, TableContext};
-pub use props::{TableMeta, VlogRef};
+pub use props::{BUILT_RANGES_MAX, Built, TableMeta, Taken, VlogRef};
 pub use steps::{ReadOrigin, ReadStep};
 pub use table::{FoundVersion, Table};
 pub use trace::WatchingGate;

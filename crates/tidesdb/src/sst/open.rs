@@ -1,13 +1,20 @@
 //! Finds the sections of a table file from its end, and checks what they say against the description.
 
+use std::io::ErrorKind;
+
+use tidesdb_io::{Access, Dir, FileExt};
+
 use super::filter::FilterShape;
 use super::index::TopIndex;
-use super::layout::{FOOTER_BYTES, Footer};
+use super::layout::{FOOTER_BYTES, Footer, UNNUMBERED, open_section};
 use super::{TableMeta, file::TableFile};
-use crate::Result;
+use crate::codec::Decoder;
+use crate::{Error, Result};
 
 /// Bytes read first, from the end of the file: footer, properties and, for most tables, the top level.
 const TAIL_BYTES: u64 = 4 << 10;
+/// Longest properties of a table that was built outside of a database: with all its range deletes.
+pub const PROPS_BYTES_MAX: usize = 64 << 20;
 /// Estimated memory of a block in a resident index, without its fence: location, fence head and fence end.
 const BLOCK_INDEX_BYTES: u64 = 24;
 
@@ -47,6 +54,44 @@ impl Sections {
     }
 }
 
+/// Reads what the table `name` of `dir`, which was built outside of a database, states of itself. It is checked when it is opened.
+///
+/// # Errors
+/// `Corrupt` if it is damaged, or no such table; `FormatTooNew`; `Io`.
+pub fn describe(dir: &dyn Dir, name: &str) -> Result<TableMeta> {
+    let file = dir.open(name, Access::Random).map_err(|e| Error::io("open", name, e))?;
+    let len = file.len().map_err(|e| Error::io("stat", name, e))?;
+    let read = |at: u64, buf: &mut [u8]| {
+        file.read_exact_at(buf, at).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => Error::corrupt(name, at, "unexpected end of file"),
+            _ => Error::io_at("read", name, at, e),
+        })
+    };
+    let Some(footer_at) = len.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(Error::corrupt(name, 0, "file shorter than a footer"));
+    };
+    let mut bytes = [0; FOOTER_BYTES];
+    read(footer_at, &mut bytes)?;
+    let salt = *bytes.first_chunk().expect("a footer begins with the salt");
+    let footer = Footer::decode(&bytes, &salt, name, footer_at)?;
+    let props = usize::try_from(footer_at - footer.props_at).ok().filter(|bytes| *bytes <= PROPS_BYTES_MAX);
+    let Some(props) = props else {
+        return Err(Error::corrupt(name, footer.props_at, "properties longer than a table can have"));
+    };
+    let mut section = vec![0; props];
+    read(footer.props_at, &mut section)?;
+    let body = open_section(&salt, footer.props_at, &section, name, "properties")?;
+    let mut d = Decoder::new(body, name, footer.props_at);
+    let meta = TableMeta::decode_props(&mut d)?;
+    d.finish()?;
+    let is_built = meta.built.is_some() && meta.taken.is_none();
+    if footer.id != UNNUMBERED || !is_built || (meta.min_seq, meta.max_seq, meta.purged_to) != (0, 0, 0) {
+        let what = "the table belongs to a database: only tables that a TableBuilder wrote can be taken";
+        return Err(Error::corrupt(name, footer.props_at, what));
+    }
+    Ok(TableMeta { id: UNNUMBERED, salt, file_bytes: len, ..meta })
+}
+
 /// Decodes the footer at the end of `tail` and checks that it belongs to the described table.
 fn read_footer(file: &TableFile, tail: &[u8]) -> Result<Footer> {
     let meta = file.meta();
@@ -55,7 +100,9 @@ fn read_footer(file: &TableFile, tail: &[u8]) -> Result<Footer> {
     };
     let bytes = tail.last_chunk().ok_or_else(|| file.ends_early(at))?;
     let footer = Footer::decode(bytes, &meta.salt, file.name(), at)?;
-    if footer.id == meta.id { Ok(footer) } else { Err(file.corrupt(at, "the file contains another table")) }
+    // A table that was built outside of the database has no number of its own.
+    let id = if meta.taken.is_some() || meta.built.is_some() { UNNUMBERED } else { meta.id };
+    if footer.id == id { Ok(footer) } else { Err(file.corrupt(at, "the file contains another table")) }
 }
 
 /// Checks that the properties in the file match the description.
@@ -64,8 +111,8 @@ fn check_props(file: &TableFile, footer: &Footer, section: &[u8]) -> Result<()> 
     let mut d = file.section(at, section, "properties")?;
     let found = TableMeta::decode_props(&mut d)?;
     d.finish()?;
-    let found = TableMeta { id: footer.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
-    match found.difference(meta) {
+    let found = TableMeta { id: meta.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
+    match found.taken_as(meta).difference(meta) {
         None => Ok(()),
         Some(what) => Err(file.corrupt(at, &format!("the {what} of the table differ from the manifest"))),
     }

@@ -13,7 +13,7 @@ use super::file::TableFile;
 use super::filter::FilterPartition;
 use super::gate::{ReadGate, ReadPlace};
 use super::index::BlockIndex;
-use super::memory::TableMemory;
+use super::memory::{CacheMemory, TableMemory};
 use super::steps::{ReadOrigin, ReadStep};
 use crate::Result;
 use crate::codec::Compression;
@@ -31,7 +31,7 @@ const AHEAD_BYTES_MAX: usize = 128 << 10;
 pub enum CachedPart {
     /// A block (part 0).
     Block(CachedBlock),
-    /// The values of a frame (part 1 + number of the frame), for a long block or a block whose keys are mapped.
+    /// The values of a frame (part 1 + number of the frame), for a long block.
     Values(Box<[u8]>),
     /// A partition of an index.
     Index(Box<BlockIndex>),
@@ -70,8 +70,6 @@ pub struct TableContext {
     pub cache: Arc<Cache<CachedPart>>,
     /// Memory that tables may take from the cache.
     pub memory: Arc<TableMemory>,
-    /// Whether to map files into memory.
-    pub use_mmap: bool,
     /// Counts the reads of lookups.
     pub reads: Arc<BlockReads>,
     /// Set before the directory is unlocked: another open may then remove any file.
@@ -80,39 +78,49 @@ pub struct TableContext {
 
 impl TableContext {
     /// Creates a context for tables in `dir`, with `cache_bytes` of `memory` for all their data in memory.
-    pub fn new(dir: &Arc<dyn Dir>, memory: &Arc<Memory>, cache_bytes: u64, use_mmap: bool) -> Self {
-        let cache = Arc::new(Cache::new(cache_bytes));
-        let memory = TableMemory::new(memory, &cache, cache_bytes);
-        Self { dir: Arc::clone(dir), cache, memory, use_mmap, reads: Arc::default(), closed: Arc::default() }
+    pub fn new(dir: &Arc<dyn Dir>, memory: &Arc<Memory>, cache_bytes: u64) -> Self {
+        Self::with(dir, TableMemory::alone(memory, cache_bytes))
+    }
+
+    /// As [`TableContext::new`], with a cache that several databases share.
+    ///
+    /// # Errors
+    /// `Exhausted` if too many databases share it.
+    pub fn sharing(dir: &Arc<dyn Dir>, memory: &Arc<Memory>, shared: &Arc<CacheMemory>) -> Result<Self> {
+        Ok(Self::with(dir, TableMemory::among(memory, shared)?))
+    }
+
+    fn with(dir: &Arc<dyn Dir>, memory: Arc<TableMemory>) -> Self {
+        let cache = Arc::clone(memory.shared.cache());
+        Self { dir: Arc::clone(dir), cache, memory, reads: Arc::default(), closed: Arc::default() }
     }
 
     /// Caches block `b` of table `id`, which is being written, unless the cache is full. `None` from `block` caches nothing.
     pub(super) fn keep(&self, id: TableId, b: usize, block: impl FnOnce() -> Option<CachedBlock>) {
         self.memory.settle();
-        if self.use_mmap || self.memory.capacity == 0 || self.cache.is_full() {
+        if self.memory.capacity() == 0 || self.cache.is_full() {
             return;
         }
         if let Some(block) = block() {
             let part = CachedPart::Block(block);
             let charge = part.charge();
-            self.cache.insert(block_key(id, b, 0), part, charge);
+            self.cache.insert(block_key(self.memory.number, id, b, 0), part, charge);
         }
     }
 
     /// Removes what is cached of table `id`, which was not completed or not installed.
     pub fn forget(&self, id: TableId) {
-        self.cache.erase_file(id.0);
+        self.cache.erase_file(self.memory.number, id.0);
     }
 }
 
-/// Returns the key of block `b` of a table (part 0), or of its frame `part - 1`.
+/// Returns the key of block `b` of a table of `database` (part 0), or of its frame `part - 1`.
 #[inline]
-fn block_key(id: TableId, b: usize, part: u8) -> CacheKey {
-    CacheKey { file: id.0, block: b as u32, part }
+fn block_key(database: u16, id: TableId, b: usize, part: u8) -> CacheKey {
+    CacheKey { file: id.0, database, block: b as u32, part }
 }
 
-/// Counts file reads by lookups that missed the cache: for a block, or for the values of a long block. Reads of mapped
-/// files are not counted.
+/// Counts file reads by lookups that missed the cache: for a block, or for the values of a long block.
 #[derive(Debug, Default)]
 pub struct BlockReads(ShardedCounters<3>);
 
@@ -178,6 +186,10 @@ impl Parts {
         &self.file
     }
 
+    pub(super) fn file_mut(&mut self) -> &mut TableFile {
+        &mut self.file
+    }
+
     pub(super) fn cache(&self) -> &Cache<CachedPart> {
         &self.cache
     }
@@ -190,7 +202,7 @@ impl Parts {
     /// Returns the key of block `b` (part 0), or of its frame `part - 1`.
     #[inline]
     pub(super) fn key(&self, b: usize, part: u8) -> CacheKey {
-        block_key(self.file.meta().id, b, part)
+        block_key(self.memory.number, self.file.meta().id, b, part)
     }
 
     /// Returns the key of partition `n` of the index.
@@ -240,9 +252,7 @@ impl Parts {
             None if gate.explains() => {
                 let mut read = Vec::new();
                 let from = self.file.read_from(place.at, place.len, &mut read)?;
-                if self.file.map().is_none() {
-                    counts::add_read(place.len);
-                }
+                counts::add_read(place.len);
                 gate.note(|| step(from, bytes));
                 decode(&read).map(|part| Some(PartitionRef::Own(Box::new(part))))
             }
@@ -288,17 +298,14 @@ impl Parts {
             }
             is_read
         };
-        self.file.map().is_some()
-            || gate.admits(ReadPlace { table: self.file.meta().id, offset: at }, load_ahead)
+        gate.admits(ReadPlace { table: self.file.meta().id, offset: at }, load_ahead)
     }
 
     /// Counts the bytes that a lookup read.
     pub(super) fn count_read(&self, bytes: usize) {
-        if self.file.map().is_none() {
-            self.reads.0.add(0, 1);
-            self.reads.0.add(1, bytes as u64);
-            counts::add_read(bytes);
-        }
+        self.reads.0.add(0, 1);
+        self.reads.0.add(1, bytes as u64);
+        counts::add_read(bytes);
     }
 
     /// Counts a lookup of a key of which the table has no version, although no filter had ended it.

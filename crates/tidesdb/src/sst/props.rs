@@ -2,16 +2,20 @@
 //! the two.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::Result;
 use crate::codec::FieldClass::Required;
-use crate::codec::{Compression, Decoder, FieldWriter, Salt, UnknownFields, put_varint, read_fields};
-use crate::ranges::RangeTombstone;
+use crate::codec::{
+    Compression, Decoder, FieldWriter, Salt, UnknownFields, put_bytes, put_varint, read_fields,
+};
+use crate::options::COMPARATOR_NAME_BYTES_MAX;
+use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
 use crate::types::{
     Comparator, EXPIRY_MAX, EntryRef, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, Kind, SEQ_MAX,
     SeqNo, TableId, VlogId,
 };
-use crate::vlog::{RECORD_HEADER_BYTES, ValuePlace};
+use crate::vlog::{PlaceBytes, RECORD_HEADER_BYTES, ValuePlace};
 
 /// The references of a table to one value log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +70,38 @@ pub struct TableMeta {
     pub compression: Compression,
     /// References to value logs, in ascending file number order.
     pub vlog_refs: Vec<VlogRef>,
+    /// How the table, which was built outside of the database, was taken; `None` for one that the database wrote.
+    pub taken: Option<Taken>,
+    /// What a table states of itself that was built outside of a database. Only its file has it, not the manifest.
+    pub built: Option<Arc<Built>>,
     /// Unknown fields of a newer version, kept unchanged.
     pub unknown: UnknownFields,
+}
+
+/// How the database numbers what is in a table that was built outside of it: all its entries have the sequence number of the table's
+/// description, and its pointers, which know only one value log, mean this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The value log of the table, if it has one.
+    pub vlog: Option<VlogId>,
+}
+
+/// Maximum number of ranges that a table deletes which was built outside of a database.
+pub const BUILT_RANGES_MAX: usize = 1 << 16;
+
+/// What a table states of itself that was built outside of a database, and belongs to none yet. Its rows have the sequence number 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Built {
+    /// Name of the key order.
+    pub comparator: String,
+    /// Name of the merge operator of its operands; empty without operands.
+    pub operator: String,
+    /// Identity of the builder: of all tables that it wrote, the range deletes cover no row.
+    pub set: Salt,
+    /// Salt and length of its value log; `None` if it has none.
+    pub values: Option<(Salt, u64)>,
+    /// Ranges that it deletes in older tables: the first key, and the first key not deleted; empty for no bound.
+    pub ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Field ids. An id is never reused.
@@ -91,6 +125,8 @@ mod field {
     pub(super) const SMALLEST: u64 = 17;
     pub(super) const LARGEST: u64 = 18;
     pub(super) const VLOG_REFS: u64 = 19;
+    pub(super) const TAKEN: u64 = 20;
+    pub(super) const BUILT: u64 = 21;
 }
 
 impl TableMeta {
@@ -134,7 +170,11 @@ impl TableMeta {
     /// # Errors
     /// `Corrupt` when the bytes are not an encoded description; `FormatTooNew`.
     pub fn decode(d: &mut Decoder<'_>) -> Result<Self> {
-        Self::decode_fields(d, field::ID)
+        let meta = Self::decode_fields(d, field::ID)?;
+        match &meta.built {
+            None => Ok(meta),
+            Some(_) => Err(d.corrupt("a table of the manifest belongs to no database")),
+        }
     }
 
     /// Appends the properties that the file itself repeats, up to the end of a section. Number, salt and length are
@@ -167,6 +207,12 @@ impl TableMeta {
             put_varint(&mut refs, r.count);
         }
         fields.bytes(field::VLOG_REFS, Required, &refs);
+        if let Some(taken) = &self.taken {
+            fields.number(field::TAKEN, Required, taken.vlog.map_or(0, |vlog| vlog.0.into()));
+        }
+        if let Some(built) = &self.built {
+            fields.bytes(field::BUILT, Required, &built.encode());
+        }
         fields.finish(&self.unknown);
     }
 
@@ -174,8 +220,13 @@ impl TableMeta {
     fn decode_fields(d: &mut Decoder<'_>, first: u64) -> Result<Self> {
         let (mut meta, mut next) = (Self::default(), first);
         let unknown = read_fields(d, |id, d| {
+            match id {
+                field::TAKEN => meta.taken = Some(Taken::decode(d)?),
+                field::BUILT => meta.built = Some(Arc::new(Built::decode(d)?)),
+                _ => {}
+            }
             if id > field::VLOG_REFS {
-                return Ok(false);
+                return Ok(id <= field::BUILT);
             }
             if id != next {
                 return Err(d.corrupt("a field of a table is missing"));
@@ -233,12 +284,33 @@ impl TableMeta {
         Ok(())
     }
 
+    /// Returns the description that the file of a table has, as the database that took the table numbers it: as `meta`, its description in
+    /// the manifest.
+    pub(super) fn taken_as(self, meta: &Self) -> Self {
+        let Some(taken) = meta.taken else { return self };
+        let name = |r: VlogRef| VlogRef { vlog: taken.vlog.unwrap_or(r.vlog), ..r };
+        let (min_seq, max_seq) = (self.min_seq + meta.min_seq, self.max_seq + meta.max_seq);
+        let vlog_refs = self.vlog_refs.into_iter().map(name).collect();
+        Self { vlog_refs, min_seq, max_seq, taken: meta.taken, built: None, ..self }
+    }
+
+    /// Returns the place in a value log that an entry of the table stores as `value`, if it is not `value` itself: that of a table which was
+    /// built outside of the database.
+    #[inline]
+    pub(super) fn place_of(&self, kind: Kind, value: &[u8]) -> Option<PlaceBytes> {
+        match self.taken {
+            Some(Taken { vlog: Some(vlog) }) if kind.holds_pointer() => Some(renumbered(value, vlog)),
+            _ => None,
+        }
+    }
+
     /// Returns whether every count is at most the count that includes it.
     fn is_consistent(&self) -> bool {
         self.keys <= self.entries
             && self.tombstones <= self.entries
             && self.single_deletes <= self.tombstones
             && self.min_seq <= self.max_seq
+            && (self.taken.is_none() || self.min_seq == self.max_seq && self.entries == self.keys)
             && self.oldest_expiry <= self.newest_expiry
     }
 
@@ -261,7 +333,7 @@ impl TableMeta {
             Kind::PutPointer => self.note_pointer(e.value),
             Kind::Delete | Kind::SingleDelete if e.value.is_empty() => {
                 self.tombstones += 1;
-                self.single_deletes += u64::from(e.kind == Kind::SingleDelete);
+                self.single_deletes += u64::from(e.kind.is_single_delete());
                 Ok(())
             }
             Kind::Delete | Kind::SingleDelete => Err("tombstone with a value"),
@@ -311,6 +383,67 @@ impl TableMeta {
         ];
         same.iter().find(|(same, _)| !same).map(|(_, what)| *what)
     }
+}
+
+impl Taken {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self> {
+        let vlog = d.number(0..=ID_MAX.into(), "number of a value log")?;
+        Ok(Self { vlog: (vlog > 0).then_some(VlogId(vlog as u32)) })
+    }
+}
+
+impl Built {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_bytes(&mut out, self.comparator.as_bytes());
+        put_bytes(&mut out, self.operator.as_bytes());
+        out.extend_from_slice(&self.set);
+        let (salt, bytes) = self.values.unwrap_or_default();
+        put_varint(&mut out, bytes);
+        out.extend_from_slice(&salt);
+        put_varint(&mut out, self.ranges.len() as u64);
+        for (start, end) in &self.ranges {
+            put_bytes(&mut out, start);
+            put_bytes(&mut out, end);
+        }
+        out
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Self> {
+        let mut this = Self { comparator: name(d)?, operator: name(d)?, set: d.array()?, ..Self::default() };
+        let (bytes, salt) = (count(d)?, d.array()?);
+        this.values = (bytes > 0).then_some((salt, bytes));
+        // Each range takes at least two bytes, so the remaining bytes bound the allocation, too.
+        let ranges = d.length((d.remaining() / 2).min(BUILT_RANGES_MAX))?;
+        this.ranges.reserve_exact(ranges);
+        for _ in 0..ranges {
+            let (start, end) = (border(d)?, border(d)?);
+            this.ranges.push((start, end));
+        }
+        Ok(this)
+    }
+}
+
+/// Returns the encoded place `value` in the value log `vlog`. Bytes that are no place stay as they are, for who decodes them to refuse.
+#[cold]
+fn renumbered(value: &[u8], vlog: VlogId) -> PlaceBytes {
+    match ValuePlace::decode(value) {
+        Some(place) => place.encode_in(vlog),
+        None => PlaceBytes::from_slice(value),
+    }
+}
+
+/// Reads the name of a key order or of a merge operator.
+fn name(d: &mut Decoder<'_>) -> Result<String> {
+    let len = d.length(COMPARATOR_NAME_BYTES_MAX)?;
+    let bytes = d.take(len)?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| d.corrupt("a name is not UTF-8"))
+}
+
+/// Reads a border of a range.
+fn border(d: &mut Decoder<'_>) -> Result<Vec<u8>> {
+    let len = d.length(BORDER_BYTES_MAX)?;
+    Ok(d.take(len)?.to_vec())
 }
 
 fn flag(d: &mut Decoder<'_>) -> Result<bool> {

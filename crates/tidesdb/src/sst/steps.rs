@@ -10,8 +10,6 @@ pub enum ReadOrigin {
     Memory,
     /// The block cache of the database.
     Cache,
-    /// The file, mapped into memory: the system reads it from the device if it is not in its page cache.
-    Map,
     /// A read of the file that the page cache of the system answered.
     PageCache,
     /// A read of the file that the page cache of the system did not answer, as far as the system tells: Linux does, on most file systems.
@@ -24,7 +22,6 @@ impl ReadOrigin {
         match self {
             Self::Memory => "memory",
             Self::Cache => "cache",
-            Self::Map => "map",
             Self::PageCache => "page_cache",
             Self::Device => "device",
         }

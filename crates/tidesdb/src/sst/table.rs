@@ -33,7 +33,7 @@ pub struct FoundVersion<'g> {
     pub kind: Kind,
     /// Expiry in milliseconds since the UNIX epoch; 0 = never.
     pub expiry: u64,
-    /// The value as stored, in the map or the cache if it can be used there; empty if it was not requested.
+    /// The value as stored, in the cache if it can be used there; empty if it was not requested.
     pub value: Cow<'g, [u8]>,
 }
 
@@ -42,8 +42,8 @@ pub struct Table {
     filter: Filter,
     blocks: Blocks,
     footer: Footer,
-    /// Memory of index and filter, taken from the cache. `None` for a mapped table, whose blocks take no cache memory either.
-    _guide: Option<TableShare>,
+    /// Memory of index and filter, taken from the cache.
+    _guide: TableShare,
     /// Memory of its description and of this structure.
     _described: TableShare,
 }
@@ -51,8 +51,8 @@ pub struct Table {
 impl Table {
     /// Opens the table that `meta` describes, and refuses any other file.
     ///
-    /// Index and filter are either resident (completely in memory) or partitioned (only the top level is in memory). Resident are those
-    /// of mapped tables, because mapping implies that they fit in memory, and those for which there is enough memory now.
+    /// Index and filter are either resident (completely in memory), if there is enough memory now, or partitioned (only the top level is
+    /// in memory).
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged or does not match `meta`; `FormatTooNew`; `Io`.
@@ -65,7 +65,7 @@ impl Table {
             None => {
                 let share = context.memory.take(sections.top.bytes() as u64);
                 let filter = Filter::partitioned(sections.filter, footer.filter_at);
-                (Index::partitioned(sections.top, comparator.clone()), filter, Some(share))
+                (Index::partitioned(sections.top, comparator.clone()), filter, share)
             }
         };
         let described = context.memory.take(size_of::<Self>() as u64 + file.meta().memory_bytes());
@@ -79,19 +79,27 @@ impl Table {
         order: &Comparator,
         file: &TableFile,
         sections: &Sections,
-    ) -> Result<Option<(Index, Filter, Option<TableShare>)>> {
-        let mut share = None;
-        if file.map().is_none() {
-            share = context.memory.try_take(sections.resident_estimate());
-            if share.is_none() {
-                return Ok(None);
-            }
-        }
+    ) -> Result<Option<(Index, Filter, TableShare)>> {
+        let Some(mut share) = context.memory.try_take(sections.resident_estimate()) else { return Ok(None) };
         let filter = Filter::resident(sections.filter, sections.footer.filter_at, file)?;
         let index = Index::resident(&sections.top, file, order.clone())?;
         let bytes = (index.bytes() + filter.bytes()) as u64;
-        let has_room = share.as_mut().is_none_or(|share| share.try_resize(bytes));
+        let has_room = share.try_resize(bytes);
         Ok(has_room.then_some((index, filter, share)))
+    }
+
+    /// Gives the rows of a table that was built outside of the database, and that nobody has read yet, their sequence number.
+    pub fn number(&mut self, seq: SeqNo) {
+        let mut meta = TableMeta::clone(self.meta());
+        debug_assert!(meta.taken.is_some(), "other tables have their numbers");
+        (meta.min_seq, meta.max_seq) = (seq, seq);
+        self.blocks.file_mut().set_meta(Arc::new(meta));
+    }
+
+    /// Returns whether the table was built outside of the database and has a value log of its own, which has another number there.
+    #[inline]
+    pub(super) fn has_own_value_log(&self) -> bool {
+        self.meta().taken.is_some_and(|taken| taken.vlog.is_some())
     }
 
     /// Returns the table's description in the manifest.
@@ -224,6 +232,10 @@ impl Table {
                         false => Cow::Borrowed(&[][..]),
                     };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
+                    let value = match self.meta().place_of(kind, &value) {
+                        None => value,
+                        Some(place) => Cow::Owned(place.into_vec()),
+                    };
                     gate.note(|| ReadStep::Answer { found: Some(seq) });
                     return Ok(Some(FoundVersion { seq, kind, expiry, value }));
                 }

@@ -110,7 +110,6 @@ pub(super) const DB: &str = "/db";
 impl Rig {
     pub(super) fn new() -> Self {
         let (env, disk, _clock) = sim::env(1);
-        disk.enable_map_read(true);
         let dir = env.disk.open_dir(Path::new(DB), true).unwrap();
         Self { disk, dir, partition_bytes: 40 }
     }
@@ -134,25 +133,25 @@ impl Rig {
         Arc::new(w.finish().unwrap())
     }
 
-    pub(super) fn context(&self, use_mmap: bool, cache_bytes: u64) -> TableContext {
-        TableContext::new(&self.dir, &Memory::new(0), cache_bytes, use_mmap)
+    pub(super) fn context(&self, cache_bytes: u64) -> TableContext {
+        TableContext::new(&self.dir, &Memory::new(0), cache_bytes)
     }
 
     /// Returns a context in which no table gets memory to be resident, but partitions may be cached.
     pub(super) fn crowded(&self, cache_bytes: u64) -> (TableContext, TableShare) {
-        let context = self.context(false, cache_bytes);
+        let context = self.context(cache_bytes);
         let share = context.memory.take(cache_bytes / 2);
         (context, share)
     }
 
-    /// Opens a table, mapped or read piece by piece, without a cache.
+    /// Opens a table with its index and filter in memory, or with no memory at all.
     pub(super) fn open(
         &self,
         meta: &Arc<TableMeta>,
         order: &Comparator,
-        use_mmap: bool,
+        is_resident: bool,
     ) -> Result<Arc<Table>> {
-        Table::open(&self.context(use_mmap, 0), order, Arc::clone(meta))
+        Table::open(&self.context(if is_resident { 1 << 24 } else { 0 }), order, Arc::clone(meta))
     }
 }
 

@@ -56,6 +56,14 @@ impl Table {
     /// # Errors
     /// `Corrupt` with the first location where the file differs from what was written; `Io`.
     pub fn verify(&self) -> Result<u64> {
+        self.verify_each(&mut |_| Ok(()))
+    }
+
+    /// Like [`Table::verify`], and passes each entry to `visit`.
+    ///
+    /// # Errors
+    /// As [`Table::verify`]; errors of `visit`.
+    pub fn verify_each(&self, visit: &mut dyn FnMut(&EntryRef<'_>) -> Result<()>) -> Result<u64> {
         let mut walk = Verification {
             filter: self.verify_sections()?,
             meta: TableMeta { vlog_refs: self.meta().uncounted_refs(), ..TableMeta::default() },
@@ -71,7 +79,7 @@ impl Table {
             window.step(b.wrapping_sub(1), b);
             let read = window.block(blocks, &mut near, fence, self.whole_length(fence)?)?;
             let shape = blocks.decode_all(fence, &mut near, read, &mut keys, &mut values)?;
-            self.verify_entries(fence, Block { shape: &shape, bytes: &keys }, &values, &mut walk)?;
+            self.verify_entries(fence, Block { shape: &shape, bytes: &keys }, &values, &mut walk, visit)?;
         }
         let meta = self.meta();
         let found = TableMeta {
@@ -80,6 +88,8 @@ impl Table {
             file_bytes: meta.file_bytes,
             compression: meta.compression,
             purged_to: meta.purged_to,
+            taken: meta.taken,
+            built: meta.built.clone(),
             largest: walk.last.into_vec(),
             ..walk.meta
         };
@@ -151,6 +161,7 @@ impl Table {
         block: Block<'_>,
         values: &[u8],
         walk: &mut Verification,
+        visit: &mut dyn FnMut(&EntryRef<'_>) -> Result<()>,
     ) -> Result<()> {
         let file = self.blocks().file();
         for i in 0..block.len() {
@@ -172,12 +183,15 @@ impl Table {
             let value = values
                 .get(block.value_span(i))
                 .ok_or_else(|| file.corrupt(fence.at, "value extends beyond its block"))?;
+            let place = self.meta().place_of(kind, value);
+            let value = place.as_deref().unwrap_or(value);
             let entry = EntryRef { key: &walk.key, seq, kind, expiry, value };
             walk.meta.note(&entry, new_key).map_err(|what| file.corrupt(fence.at, what))?;
             if walk.meta.vlog_refs.len() > self.meta().vlog_refs.len() {
                 let what = "an entry refers to a value log that the properties do not name";
                 return Err(file.corrupt(fence.at, what));
             }
+            visit(&entry)?;
             std::mem::swap(&mut walk.key, &mut walk.last);
             walk.last_seq = seq;
         }

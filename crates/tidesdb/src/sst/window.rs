@@ -93,9 +93,6 @@ impl Window {
         fence: Fence,
         len: usize,
     ) -> Result<&'a [u8]> {
-        if let Some(map) = blocks.file().map() {
-            return slice(map, fence.at, len).ok_or_else(|| blocks.file().ends_early(fence.at));
-        }
         self.readahead.consume(len as u64);
         if self.get(fence.at, len).is_none() {
             self.fill(blocks, near, fence, len)?;
@@ -121,7 +118,7 @@ impl Window {
                 .get(at, len)
                 .ok_or_else(|| blocks.file().corrupt(at, "frame extends beyond its block"));
         }
-        if !self.whole && blocks.file().map().is_none() {
+        if !self.whole {
             counts::add_read(len);
         }
         blocks.file().read(at, len, buf)

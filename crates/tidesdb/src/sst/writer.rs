@@ -13,8 +13,8 @@ use super::block::{BlockBuilder, BuiltBlock, LIMITS, padding};
 use super::blocks::WHOLE_BYTES;
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
-use super::layout::{Footer, begin_section, seal_section};
-use super::{TableContext, TableMeta};
+use super::layout::{Footer, UNNUMBERED, begin_section, seal_section};
+use super::{Built, TableContext, TableMeta};
 use crate::codec::{Compression, FieldWriter, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, SeqNo, TableId, VALUE_BYTES_MAX};
 use crate::{Error, Result, files};
@@ -74,7 +74,31 @@ impl TableWriter {
         options: TableOptions,
         comparator: Comparator,
     ) -> Result<Self> {
-        let name = files::table(id);
+        Self::create_named(dir, files::table(id), id, salt, options, comparator)
+    }
+
+    /// Creates the file `name` of a table that belongs to no database, see [`Built`]. The salt must be new.
+    ///
+    /// # Errors
+    /// As [`TableWriter::create`].
+    pub fn create_built(
+        dir: &Arc<dyn Dir>,
+        name: String,
+        salt: Salt,
+        options: TableOptions,
+        comparator: Comparator,
+    ) -> Result<Self> {
+        Self::create_named(dir, name, UNNUMBERED, salt, options, comparator)
+    }
+
+    fn create_named(
+        dir: &Arc<dyn Dir>,
+        name: String,
+        id: TableId,
+        salt: Salt,
+        options: TableOptions,
+        comparator: Comparator,
+    ) -> Result<Self> {
         let file = dir.create_new(&name, 0).map_err(|e| Error::io("create", &name, e))?;
         let meta = TableMeta { id, salt, compression: options.compression, ..TableMeta::default() };
         let bytewise = comparator.is_bytewise();
@@ -151,6 +175,11 @@ impl TableWriter {
         drop(compressed);
         built.disk += self.pad();
         self.end_block(built)
+    }
+
+    /// Sets what the table states of itself, see [`Built`].
+    pub fn set_built(&mut self, built: Built) {
+        self.meta.built = Some(Arc::new(built));
     }
 
     /// Records that range tombstones with sequence numbers up to `seq` cover no entry.

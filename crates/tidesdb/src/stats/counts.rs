@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 
 use super::sample;
 
@@ -136,7 +137,7 @@ super::statistics! {
         Counter Count filters_asked: u64 = counts.of(Counter::FiltersAsked), "Filters of tables that they asked.";
         Counter Count filters_excluded: u64 = counts.of(Counter::FiltersExcluded), "How many of these filters excluded the table, so that nothing else of it was looked at.";
         Counter Count index_searches: u64 = counts.of(Counter::IndexSearches), "Indexes of tables that they searched.";
-        Counter Count blocks_in_memory: u64 = counts.of(Counter::BlocksInMemory), "Blocks of tables that took no read: they were in the block cache, or in a mapped file.";
+        Counter Count blocks_in_memory: u64 = counts.of(Counter::BlocksInMemory), "Blocks of tables that took no read: they were in the block cache.";
         Counter Count table_reads: u64 = counts.of(Counter::TableReads), "Reads of table files: of a block, of several at once in a long scan, of a part of an index or a filter. The page cache of the system may have answered.";
         Counter Bytes table_bytes: u64 = counts.of(Counter::TableBytes), "Bytes of these reads.";
         Counter Count log_values: u64 = counts.of(Counter::LogValues), "Values read from value logs; a chunked value is one for its index and one for each chunk that the thread itself reads.";
@@ -159,6 +160,7 @@ impl fmt::Display for Profile {
 }
 
 /// Marks the profile as ended, also if its closure panics.
+#[derive(Debug)]
 struct Running;
 
 impl Running {
@@ -203,10 +205,29 @@ impl Drop for Running {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn profile<R>(work: impl FnOnce() -> R) -> (R, Profile) {
-    let running = Running::begin();
-    let start = Counts::now();
+    let profiling = Profiling::begin();
     let result = work();
-    let counts = Counts::now().since(&start);
-    drop(running);
-    (result, Profile::of(&counts))
+    (result, profiling.end())
+}
+
+/// A profile of this thread, from its begin to its end: for a caller whose work must not run below a frame of Rust.
+#[derive(Debug)]
+pub struct Profiling {
+    start: Counts,
+    _running: Running,
+    /// It belongs to its thread.
+    _local: PhantomData<*const ()>,
+}
+
+impl Profiling {
+    /// Begins to count. Without [`Profiling::end`] it ends when it is dropped.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { _running: Running::begin(), start: Counts::now(), _local: PhantomData }
+    }
+
+    /// Ends, and returns what was counted.
+    pub fn end(self) -> Profile {
+        Profile::of(&Counts::now().since(&self.start))
+    }
 }

@@ -1,9 +1,10 @@
 //! An object store whose panics are errors: a failing store must not stop the engine.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Body, Object, ObjectStore};
+use super::{Body, Condition, Object, ObjectStore, Tag};
 use crate::callback::contained;
 
 /// Passes all calls on.
@@ -34,5 +35,25 @@ impl ObjectStore for Contained {
 
     fn delete(&self, name: &str) -> io::Result<()> {
         call(|| self.0.delete(name))
+    }
+    fn get_range(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        call(|| self.0.get_range(name, range, sink))
+    }
+
+    fn get_tagged(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<Tag> {
+        call(|| self.0.get_tagged(name, sink))
+    }
+
+    fn put_if(&self, name: &str, body: &Body<'_>, condition: Condition<'_>) -> io::Result<Option<Tag>> {
+        call(|| self.0.put_if(name, body, condition))
+    }
+
+    fn remove_unfinished(&self) -> io::Result<()> {
+        call(|| self.0.remove_unfinished())
     }
 }

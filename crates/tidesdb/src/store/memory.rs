@@ -2,49 +2,116 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidesdb_io::zeroed;
 use tidesdb_sync::Mutex;
 
-use super::{Body, Object, ObjectStore};
+use super::{Body, Condition, Object, ObjectStore, Tag};
 
 /// An object store in memory. Clones share their objects.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    objects: Arc<Mutex<BTreeMap<String, Arc<[u8]>>>>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Held {
+    objects: BTreeMap<String, Stored>,
+    /// Number of puts: the version of the newest object.
+    puts: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    bytes: Arc<[u8]>,
+    version: u64,
+}
+
+impl Stored {
+    fn tag(&self) -> Tag {
+        Tag(self.version.to_string())
+    }
+}
+
+impl Held {
+    fn put(&mut self, name: &str, bytes: Vec<u8>) -> Tag {
+        self.puts += 1;
+        let stored = Stored { bytes: bytes.into(), version: self.puts };
+        let tag = stored.tag();
+        self.objects.insert(name.to_owned(), stored);
+        tag
+    }
 }
 
 impl MemoryStore {
     /// A copy with the same objects, independent from now on.
     pub fn fork(&self) -> Self {
-        Self { objects: Arc::new(Mutex::new(self.objects.lock().clone())) }
+        Self { held: Arc::new(Mutex::new(self.held.lock().clone())) }
     }
+
+    fn find(&self, name: &str) -> io::Result<Stored> {
+        self.held.lock().objects.get(name).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn bytes_of(body: &Body<'_>) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(body.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = zeroed(len)?;
+    body.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 impl ObjectStore for MemoryStore {
     fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
-        let len = usize::try_from(body.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let mut bytes = zeroed(len)?;
-        body.read_exact_at(&mut bytes, 0)?;
-        self.objects.lock().insert(name.to_owned(), bytes.into());
+        let bytes = bytes_of(body)?;
+        self.held.lock().put(name, bytes);
         Ok(())
     }
 
     fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let bytes = self.objects.lock().get(name).cloned().ok_or(io::ErrorKind::NotFound)?;
-        sink(&bytes)
+        sink(&self.find(name)?.bytes)
     }
 
     fn list(&self) -> io::Result<Vec<Object>> {
-        let object =
-            |(name, bytes): (&String, &Arc<[u8]>)| Object { name: name.clone(), bytes: bytes.len() as u64 };
-        Ok(self.objects.lock().iter().map(object).collect())
+        let object = |(name, stored): (&String, &Stored)| Object {
+            name: name.clone(),
+            bytes: stored.bytes.len() as u64,
+        };
+        Ok(self.held.lock().objects.iter().map(object).collect())
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        self.objects.lock().remove(name);
+        self.held.lock().objects.remove(name);
         Ok(())
+    }
+
+    fn get_range(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let bytes = self.find(name)?.bytes;
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        sink(bytes.get(at(range.start)..at(range.end)).ok_or(io::ErrorKind::UnexpectedEof)?)
+    }
+
+    fn get_tagged(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<Tag> {
+        let stored = self.find(name)?;
+        sink(&stored.bytes)?;
+        Ok(stored.tag())
+    }
+
+    fn put_if(&self, name: &str, body: &Body<'_>, condition: Condition<'_>) -> io::Result<Option<Tag>> {
+        let bytes = bytes_of(body)?;
+        let mut held = self.held.lock();
+        let holds = match (held.objects.get(name), condition) {
+            (found, Condition::Absent) => found.is_none(),
+            (found, Condition::Tagged(tag)) => found.is_some_and(|found| found.tag() == *tag),
+        };
+        Ok(holds.then(|| held.put(name, bytes)))
     }
 }
 

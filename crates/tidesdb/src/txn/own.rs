@@ -85,7 +85,7 @@ impl OwnWrites {
         let deleted = own.ranges.cover().newest(&family.options.comparator, key);
         match own.map.get(key) {
             Some(e) if e.seq > deleted => {
-                Some(own_write(reads, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value))
+                Some(own_write(reads, Kind::of_version(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value))
             }
             _ => (deleted > 0).then_some(OwnWrite::Deleted),
         }
@@ -114,9 +114,8 @@ impl OwnWrites {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
             let known = self.families.iter().position(|own| own.id == op.family);
-            // A map grows by at most as much again as the batch, which is limited; the ranges have no other limit.
-            let is_checked = known.is_none() || op.kind == Kind::RangeDelete;
-            if is_checked && family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
+            // With short rows the maps take several times as much as the batch.
+            if family.memory.whole().used_for(Use::Transactions) >= family.memory.sorted_max() {
                 return Err(full());
             }
             let at = known.unwrap_or_else(|| {
@@ -127,7 +126,7 @@ impl OwnWrites {
             self.ops += 1;
             let stamp = stamp(self.rollbacks, self.ops);
             let own = &mut self.families[at];
-            if op.kind == Kind::RangeDelete {
+            if op.kind.is_range() {
                 own.ranges.push(&family.options.comparator, op.range_tombstone(stamp));
             } else {
                 own.map.insert(op.key, (stamp, op.kind, op.expiry), op.value).map_err(|_| full())?;
@@ -162,7 +161,7 @@ impl OwnWrites {
         let (kept, stamp) = (mark.counts.ops, stamp(self.rollbacks, mark.counts.ops));
         let own = self.families.iter_mut().find(|own| own.id == op.family);
         let (Some(family), Some(own)) = (batch.family(op.family), own) else { return Ok(()) };
-        if op.kind == Kind::RangeDelete {
+        if op.kind.is_range() {
             own.ranges.pop(&family.options.comparator); // as many as there are, the newest first
             return Ok(());
         }
@@ -184,9 +183,9 @@ pub(super) fn search_batch<'b>(
     let mut last = None;
     for op in batch.ops_from(0) {
         let op = op?;
-        let same = match op.kind {
-            Kind::RangeDelete => op.range_tombstone(0).covers(order, key),
-            _ => order.compare(op.key, key).is_eq(),
+        let same = match op.kind.is_range() {
+            true => op.range_tombstone(0).covers(order, key),
+            false => order.compare(op.key, key).is_eq(),
         };
         if op.family == family.id && same {
             last = Some(own_write(reads, op.kind, op.expiry, op.value));
@@ -203,9 +202,10 @@ fn full() -> Error {
 /// An expired put hides what others wrote, as a delete does.
 fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u64, value: &'v [u8]) -> OwnWrite<'v> {
     match kind {
-        _ if kind.is_tombstone() || reads.is_expired(expiry) => OwnWrite::Deleted,
+        Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => OwnWrite::Deleted,
+        Kind::Put | Kind::PutPointer | Kind::Merge if reads.is_expired(expiry) => OwnWrite::Deleted,
         Kind::Merge => OwnWrite::Operand,
         Kind::PutPointer => OwnWrite::Chunks(value),
-        _ => OwnWrite::Value(value),
+        Kind::Put => OwnWrite::Value(value),
     }
 }

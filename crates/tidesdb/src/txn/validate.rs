@@ -13,7 +13,7 @@ use crate::family::{FamilyCore, Metric, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, merge_spans, newest_range, newest_version, sees, show_keys};
 use crate::sources::Source;
-use crate::types::{Between, Comparator, EntryCursor, Kind, ReadPoint, SEQ_MAX};
+use crate::types::{Between, Comparator, EntryCursor, ReadPoint, SEQ_MAX};
 use crate::write::{Op, WriteBatch};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ impl Depends<'_> {
             for op in batch.ops_from(0) {
                 let op = op?;
                 let Some(family) = batch.family(op.family) else { continue };
-                if op.kind == Kind::RangeDelete {
+                if op.kind.is_range() {
                     deleted.push(span_of(family, &op));
                 } else {
                     check_key(family, op.key, then, during)?;
@@ -83,8 +83,9 @@ impl Depends<'_> {
         if let Some(key) = deleted_from(&view, family, spans, then, during)? {
             return Ok(Some(key));
         }
+        let order = view.version.order();
         let mut sources: Vec<Source> =
-            view.memtables_since(during.after).map(|slot| Source::memtable(&slot.map)).collect();
+            view.memtables_since(during.after).flat_map(|slot| slot.sources(order)).collect();
         let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.after);
         sources.extend(tables.map(Source::table));
         let counts = |key: &[u8]| Ok(!self.seen_only || sees(&view, key, then, &pin())?);

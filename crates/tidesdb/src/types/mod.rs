@@ -7,6 +7,7 @@ mod expiry;
 mod filter;
 mod ids;
 mod limits;
+mod numbered;
 mod operator;
 mod order;
 mod range;
@@ -26,9 +27,10 @@ pub use limits::{
     FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WAL_ID_MAX,
     is_segment_bytes, wal_id_max,
 };
+pub(crate) use numbered::numbered;
 pub use operator::{MergeOperator, Operands};
 pub use order::{Comparator, KeyCompare, PrefixLayout};
-pub use range::{KeyBounds, KeyRange, prefix_range};
+pub use range::{KeyBounds, KeyRange, KeySpan, prefix_range};
 pub use readahead::Readahead;
 pub use rows::{RowSpan, Rows};
 pub use scope::Scope;
@@ -52,7 +54,7 @@ impl ReadPoint {
     /// Returns true if the reader sees the newest version of a key and its entry holds the value itself.
     #[inline]
     pub fn shows(&self, version: EntryMeta) -> bool {
-        version.kind() == Kind::Put && version.seq <= self.seq && !has_passed(version.expiry(), self.now)
+        version.kind().holds_value() && version.seq <= self.seq && !has_passed(version.expiry(), self.now)
     }
 }
 

@@ -55,6 +55,9 @@ key_range!(Range<K>, RangeInclusive<K>, RangeFrom<K>, RangeTo<K>, RangeToInclusi
 /// A lower and an upper bound: a [`KeyRange`] that owns its keys.
 pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+/// Where a borrowed range begins and where it ends.
+pub type KeySpan<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
 /// Returns the range of all keys that begin with `prefix`, in `order`.
 ///
 /// # Errors

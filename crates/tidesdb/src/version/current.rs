@@ -16,6 +16,7 @@ use super::format::{first_nonzero, seal};
 use super::manifest::Failure;
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::files::{self, CURRENT, CURRENT_NEW, FileKind};
+use crate::order;
 use crate::types::FILE_NUMBER_MAX;
 use crate::{Error, Result};
 
@@ -91,6 +92,14 @@ pub(super) fn read(dir: &dyn Dir) -> Result<Option<Current>> {
     Current::decode(&bytes).map(Some)
 }
 
+/// Returns whether there is a `CURRENT`.
+///
+/// # Errors
+/// `Corrupt`, `FormatTooNew` if it is not one that this version reads; `Io`.
+pub fn has_current(dir: &dyn Dir) -> Result<bool> {
+    Ok(read(dir)?.is_some())
+}
+
 /// Reads `CURRENT` of a database that must exist.
 pub(super) fn in_force(dir: &dyn Dir) -> Result<Current> {
     read(dir)?.ok_or_else(|| Error::NotFound { what: format!("database in {:?}", dir.path()).into() })
@@ -119,6 +128,6 @@ fn prepare(dir: &dyn Dir, to: &Current) -> Result<()> {
 pub(super) fn manifests_of(names: &[String]) -> String {
     let is_manifest = |name: &&str| matches!(files::parse(name), Some(FileKind::Manifest(_)));
     let mut found: Vec<&str> = names.iter().map(String::as_str).filter(is_manifest).collect();
-    found.sort_unstable();
+    order::sort_by(&mut found, Ord::cmp);
     if found.is_empty() { "none".into() } else { found.join(", ") }
 }

@@ -155,6 +155,8 @@ pub enum Change {
         /// Seconds since the UNIX epoch.
         wall_secs: u64,
     },
+    /// The log may have commits that take tables. An older version, which would take one for the end of the log, refuses the manifest.
+    LogTakesTables,
     /// The database was closed cleanly. No record may follow in this manifest.
     CleanShutdown,
     /// A change written by a newer version that this version may ignore.
@@ -184,6 +186,7 @@ mod tag {
     pub(super) const CLEAN_SHUTDOWN: u8 = 15;
     pub(super) const ADD_RANGE: u8 = 16;
     pub(super) const REMOVE_RANGE: u8 = 17;
+    pub(super) const LOG_TAKES_TABLES: u8 = 18;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -207,6 +210,7 @@ impl Change {
             Self::LastSeq { .. } => tag::LAST_SEQ,
             Self::DurableMark { .. } => tag::DURABLE_MARK,
             Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
+            Self::LogTakesTables => tag::LOG_TAKES_TABLES,
             Self::ClockMark { .. } => tag::CLOCK_MARK,
             Self::Unknown { tag, .. } => *tag,
         }
@@ -233,6 +237,7 @@ impl Change {
             | Self::DurableMark { .. }
             | Self::ClockMark { .. }
             | Self::CleanShutdown
+            | Self::LogTakesTables
             | Self::Unknown { .. } => None,
         }
     }
@@ -292,7 +297,7 @@ impl Change {
             | Self::DurableMark { seq } => put_varint(out, *seq),
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
-            Self::DropFamily { .. } | Self::CleanShutdown => {}
+            Self::DropFamily { .. } | Self::CleanShutdown | Self::LogTakesTables => {}
         }
     }
 
@@ -335,6 +340,7 @@ impl Change {
             tag::LAST_SEQ => Self::LastSeq { seq: seq(d)? },
             tag::DURABLE_MARK => Self::DurableMark { seq: seq(d)? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
+            tag::LOG_TAKES_TABLES => Self::LogTakesTables,
             tag::CLOCK_MARK => Self::ClockMark { wall_secs: d.varint()? },
             _ if tag & IGNORABLE != 0 => Self::Unknown { tag, body: d.take(d.remaining())?.into() },
             _ => return Ok(None),

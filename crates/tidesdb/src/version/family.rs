@@ -9,7 +9,8 @@ use super::edit::{Change, VersionEdit};
 use super::obsolete::{FileGuard, ObsoleteFiles};
 use super::placing::{self, Placed};
 use super::run::{Run, TableSlot};
-use super::state::{FamilyState, PlacedTable, VlogState};
+use super::state::{FamilyState, PlacedTable, Tables, VlogState};
+use crate::order::{self, Gather};
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
@@ -17,6 +18,9 @@ use crate::{Error, Result};
 
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
+
+/// As [`OpenTable`], for the time of a call. Not generic: so the code that follows a change is compiled once.
+type Open<'a, T> = &'a dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>;
 
 /// The value logs of a version. Sharing them keeps their files alive. A memtable may refer to a value log that the version of its reader
 /// lacks; it gets those of the version that its flush installs.
@@ -29,6 +33,8 @@ pub struct FamilyVersion<T = Table> {
     runs: Vec<Arc<Run<T>>>,
     vlogs: VlogSlots,
     ranges: RangeSet,
+    /// As [`FamilyVersion::flushed_runs`].
+    flushed_runs: usize,
     /// The guards of the files of the database.
     files: Arc<ObsoleteFiles>,
 }
@@ -42,7 +48,7 @@ impl<T> FamilyVersion<T> {
         open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
     ) -> Result<Self> {
         let edit = state.tables_since(prev.map(|prev| &*prev.state)).collect();
-        let (this, _) = Self::changed(state, prev, &edit, queue, open)?;
+        let (this, _) = Self::changed(state, prev, &edit, queue, &open)?;
         this.check()?;
         Ok(this)
     }
@@ -71,7 +77,7 @@ impl<T> FamilyVersion<T> {
         prev: Option<&Self>,
         edit: &VersionEdit,
         queue: &Arc<ObsoleteFiles>,
-        open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
+        open: Open<'_, T>,
     ) -> Result<(Self, Vec<Arc<TableSlot<T>>>)> {
         let order = &state.options.comparator;
         let (mut gone, mut new) = (BTreeMap::new(), Vec::new());
@@ -94,7 +100,7 @@ impl<T> FamilyVersion<T> {
         }
         let added: Vec<_> = new.iter().map(|(_, placed)| Arc::clone(&placed.slot)).collect();
         let levels = gone.values().map(|(level, _)| *level).chain(new.iter().map(|(level, _)| *level));
-        let touched: BTreeSet<u8> = levels.collect();
+        let touched: BTreeSet<u8> = levels.gather();
         let mut runs = prev.map_or_else(Vec::new, |prev| prev.runs.clone());
         let generation = |id| state.tables.get(id).map_or(0, |table| table.generation);
         for level in touched {
@@ -118,7 +124,9 @@ impl<T> FamilyVersion<T> {
             Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
             _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
         };
-        Ok((Self { state: Arc::clone(state), runs, vlogs, ranges, files: Arc::clone(queue) }, added))
+        let flushed_runs = flushed_runs(order, &runs[range_of(&runs, 1)]);
+        let (state, files) = (Arc::clone(state), Arc::clone(queue));
+        Ok((Self { state, runs, vlogs, ranges, flushed_runs, files }, added))
     }
 
     /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
@@ -155,6 +163,7 @@ impl<T> FamilyVersion<T> {
             runs: Vec::new(),
             vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
+            flushed_runs: 0,
             files: Arc::clone(&self.files),
         }
     }
@@ -195,6 +204,12 @@ impl<T> FamilyVersion<T> {
     #[inline]
     pub fn level_len(&self, n: u8) -> usize {
         self.runs_of(n).iter().map(|run| run.len()).sum()
+    }
+
+    /// Returns the number of tables in level 1, which is what a merge of it owes: of tables that one commit took and that are disjoint, all are
+    /// one sorted run, and count once.
+    pub fn flushed_runs(&self) -> usize {
+        self.flushed_runs
     }
 
     /// Returns the number of the deepest level that holds a table; 0 without tables.
@@ -389,7 +404,7 @@ impl<T> FamilyVersion<T> {
 
     /// Checks that the counts of live values are exactly the sums over the tables.
     fn check_vlogs(&self) -> Result<()> {
-        let mut sums: BTreeMap<VlogId, (u64, u64)> = self.vlogs.keys().map(|id| (*id, (0, 0))).collect();
+        let mut sums: BTreeMap<VlogId, (u64, u64)> = self.vlogs.keys().map(|id| (*id, (0, 0))).gather();
         for r in self.tables().flat_map(|s| &s.meta().vlog_refs) {
             let sum = sums.entry(r.vlog).or_default();
             *sum = (sum.0.saturating_add(r.bytes), sum.1.saturating_add(r.count));
@@ -405,6 +420,60 @@ impl<T> FamilyVersion<T> {
     }
 }
 
+/// The tables of `level_1`, newest first. Those of one commit that took them are next to each other, and rise in age as their keys fall.
+fn flushed_runs<T>(order: &Comparator, level_1: &[Arc<Run<T>>]) -> usize {
+    let mut runs = 0;
+    let mut last: Option<&TableMeta> = None;
+    for slot in level_1.iter().flat_map(|run| run.tables()) {
+        let meta: &TableMeta = slot.meta();
+        let goes_on = |last: &TableMeta| {
+            last.taken.is_some()
+                && meta.taken.is_some()
+                && order.compare(&meta.largest, &last.smallest).is_lt()
+        };
+        runs += usize::from(!last.is_some_and(goes_on));
+        last = Some(meta);
+    }
+    runs
+}
+
+impl FamilyVersion<Table> {
+    /// Returns a version of the family that has only `tables`, of which the first are the oldest: commits took them, and the manifest does not
+    /// name them yet.
+    ///
+    /// # Errors
+    /// `Internal`: two of them are the same.
+    pub fn of_taken(&self, tables: &[Arc<Table>]) -> Result<Self> {
+        const SORTED_LEVEL: u8 = 2;
+        let (vlogs, ranges) = Default::default();
+        let mut state =
+            FamilyState { tables: Tables::default(), vlogs, ranges, flushed_to: 0, ..(*self.state).clone() };
+        let (mut edit, mut opened) = (VersionEdit::new(), BTreeMap::new());
+        for (generation, table) in (0..).zip(tables) {
+            let (family, level, meta) = (self.id(), SORTED_LEVEL, Arc::clone(table.meta()));
+            state.vlogs.extend(meta.vlog_refs.iter().map(|r| (r.vlog, VlogState::default())));
+            state.add_table(level, generation, &meta)?;
+            opened.insert(meta.id, Arc::clone(table));
+            edit.push(Change::AddTable { family, level, generation, meta });
+        }
+        let lost = || Error::internal("a table was not opened before it was taken");
+        let open = |_: &FamilyState, meta: &Arc<TableMeta>| opened.get(&meta.id).cloned().ok_or_else(lost);
+        Self::changed(&Arc::new(state), None, &edit, &self.files, &open).map(|(this, _)| this)
+    }
+
+    /// Returns the tables in the order of their generations.
+    pub fn oldest_first(&self) -> impl Iterator<Item = &Arc<TableSlot>> {
+        let mut all: Vec<_> = self.tables().collect();
+        order::sort_by_key(&mut all, |slot| self.generation(slot.id()));
+        all.into_iter()
+    }
+
+    /// Marks all files as obsolete: the family was dropped before the manifest named them.
+    pub fn give_up(&self) {
+        self.retire_into(None, &VersionEdit::new());
+    }
+}
+
 impl FamilyVersion<()> {
     /// Returns the tables of `state` in their runs, for figures: none is open, and nothing is checked, because the key order may not be
     /// known.
@@ -413,7 +482,7 @@ impl FamilyVersion<()> {
     /// `Internal`, as for any version.
     pub fn described(state: &Arc<FamilyState>) -> Result<Self> {
         let edit = state.tables_since(None).collect();
-        Self::changed(state, None, &edit, &Arc::default(), |_, _| Ok(Arc::default())).map(|(this, _)| this)
+        Self::changed(state, None, &edit, &Arc::default(), &|_, _| Ok(Arc::default())).map(|(this, _)| this)
     }
 }
 

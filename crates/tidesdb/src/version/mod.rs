@@ -32,6 +32,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use current::has_current;
 pub use edit::{Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlots};
 pub use follow::ManifestTail;

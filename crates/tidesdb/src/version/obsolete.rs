@@ -18,6 +18,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::state::State;
 use crate::files::{self, FileKind};
+use crate::order::Gather;
 use crate::types::{TableId, VlogId};
 
 /// Extension of a file set aside.
@@ -176,8 +177,10 @@ impl Orphans {
     /// Finds orphans among `names`, which must not contain the manifest in force. The manifest `spent` will be unlinked
     /// and is no orphan. Files set aside earlier may be unlinked only if the last session was closed cleanly.
     pub(super) fn find(names: &[String], state: &State, spent: Option<u64>, clean: bool) -> Self {
-        let aside =
-            |name: &str| clean && name.ends_with(ORPHAN) && files::parse(name) == Some(FileKind::Aside);
+        let aside = |name: &str| match files::parse(name) {
+            Some(FileKind::Building) => true, // nothing can refer to it
+            kind => clean && name.ends_with(ORPHAN) && kind == Some(FileKind::Aside),
+        };
         Self {
             strays: strays(names, state, spent),
             aside: names.iter().filter(|n| aside(n)).cloned().collect(),
@@ -201,8 +204,8 @@ impl Orphans {
 
 /// Returns the tables, value logs and manifests among `names` that `state` does not name, without the manifest `spent`.
 fn strays(names: &[String], state: &State, spent: Option<u64>) -> Vec<String> {
-    let tables: BTreeSet<TableId> = state.families.values().flat_map(|f| f.tables.ids()).collect();
-    let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();
+    let tables: BTreeSet<TableId> = state.families.values().flat_map(|f| f.tables.ids()).gather();
+    let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).gather();
     let is_stray = |name: &&String| match files::parse(name) {
         Some(FileKind::Table(id)) => !tables.contains(&id),
         Some(FileKind::Vlog(id)) => !vlogs.contains(&id),

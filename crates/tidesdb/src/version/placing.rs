@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::run::{Run, TableSlot};
+use crate::order;
 use crate::types::{Comparator, TableId};
 use crate::{Error, Result};
 
@@ -46,7 +47,7 @@ pub(super) fn rearranged<T>(
         }
     }
     moved.extend(new.into_iter().map(|placed| (placed, usize::MAX)));
-    moved.sort_by_key(|(placed, _)| placed.generation);
+    order::sort_by_key(&mut moved, |(placed, _)| placed.generation);
     for (Placed { slot, .. }, most) in moved {
         let is_below = |run: &Arc<Run<T>>| level > 1 && run.overlaps(order, slot.meta());
         let at = runs.iter().take(most).rposition(is_below).map_or(0, |below| below + 1);

@@ -23,7 +23,7 @@ use super::format::{
 };
 use super::state::State;
 use crate::codec::{PartSums, Salt, bound_crc};
-use crate::files::{self, CURRENT, FileKind};
+use crate::files::{self, CURRENT, FileKind, UNFINISHED};
 use crate::types::wal_id_max;
 use crate::{Error, Result};
 
@@ -77,6 +77,10 @@ pub fn presence(dir: &dyn Dir) -> Result<Presence> {
     let names = list(dir)?;
     if names.iter().any(|n| n == CURRENT) {
         return Ok(Presence::Present);
+    }
+    if names.iter().any(|n| n == UNFINISHED) {
+        let what = "missing, because a restore of a backup into this folder did not end; restore it again";
+        return Err(Error::corrupt(CURRENT, 0, what));
     }
     for name in &names {
         let lost = match files::parse(name) {

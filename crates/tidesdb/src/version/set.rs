@@ -301,7 +301,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         *self.orphans.lock() = Some(Orphans::find(names, &inner.state, spent, clean));
     }
 
-    /// Writes the state to a new manifest and puts it in force, for an open that fails if that fails.
+    /// Writes the state to a new manifest and puts it in force. Called by an open, which fails with its error.
     fn begin(&self) -> Result<()> {
         let begun = self.begin_locked(&mut self.inner.lock());
         if begun.is_err() && !self.is_poisoned() {
@@ -353,6 +353,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let to = Current { number: header.number, salt: header.salt, uuid: header.identity.uuid };
         current::switch(dir, &to).map_err(|e| if e.unknown { e } else { scrap(e.error) })?;
         Ok(manifest)
+    }
+
+    /// Returns whether the manifest says that the log may take tables.
+    pub fn log_takes_tables(&self) -> bool {
+        self.inner.lock().state.log_takes_tables
     }
 
     /// Returns a number for a new table.

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use super::chunks::Chunks;
 use super::edit::{Change, LEVEL_MAX, VersionEdit};
 use crate::codec::Salt;
-use crate::files::FileKind;
+use crate::files::{self, FileKind};
 use crate::options::{COMPARATOR_NAME_BYTES_MAX, check_operator_change};
+use crate::order::Gather;
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
@@ -24,7 +25,7 @@ use crate::{Error, FamilyOptions, Result};
 pub const FAMILY_BYTES: u64 = 32 << 10;
 
 /// A value log of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VlogState {
     /// Salt of its file.
     pub salt: Salt,
@@ -146,6 +147,8 @@ pub struct State {
     pub durable_mark: SeqNo,
     /// Wall clock of the newest edit that recorded it, in seconds since the UNIX epoch.
     pub clock_mark: u64,
+    /// Whether the log may have commits that take tables.
+    pub log_takes_tables: bool,
     /// Whether the database was closed cleanly after the last edit.
     pub clean: bool,
     /// Facts written by newer versions, by tag.
@@ -165,6 +168,7 @@ impl Default for State {
             last_seq: 0,
             durable_mark: 0,
             clock_mark: 0,
+            log_takes_tables: false,
             clean: false,
             unknown: BTreeMap::new(),
         }
@@ -178,7 +182,7 @@ impl FamilyState {
         self.vlogs.iter().filter(move |(_, vlog)| vlog.is_obsolete(flushed_to)).map(|(id, _)| *id)
     }
 
-    fn add_table(&mut self, level: u8, generation: u32, meta: &Arc<TableMeta>) -> Result<()> {
+    pub(super) fn add_table(&mut self, level: u8, generation: u32, meta: &Arc<TableMeta>) -> Result<()> {
         if level == 0 || level > LEVEL_MAX {
             return Err(Error::internal(format!("table {} in level {level}", meta.id.0)));
         }
@@ -296,6 +300,13 @@ impl State {
         of_families.fold(self.last_seq.max(self.durable_mark), SeqNo::max)
     }
 
+    /// Names of the tables and value logs of all families.
+    pub fn file_names(&self) -> impl Iterator<Item = String> {
+        let tables = self.families.values().flat_map(|family| family.tables.ids().map(files::table));
+        let vlogs = self.families.values().flat_map(|family| family.vlogs.keys().map(|id| files::vlog(*id)));
+        tables.chain(vlogs)
+    }
+
     /// Bytes of the tables and value logs of all families, and what each family needs for its next flush. A value log that is being written
     /// counts with what tables refer to.
     pub fn data_bytes(&self) -> u64 {
@@ -316,6 +327,7 @@ impl State {
         out.push(Change::LastSeq { seq: self.last_seq });
         out.push(Change::DurableMark { seq: self.durable_mark });
         out.push(Change::ClockMark { wall_secs: self.clock_mark });
+        out.extend(self.log_takes_tables.then_some(Change::LogTakesTables));
         out.extend(self.unknown.iter().map(|(&tag, body)| Change::Unknown { tag, body: Arc::clone(body) }));
         out.into_iter().collect()
     }
@@ -410,6 +422,7 @@ impl State {
             Change::LastSeq { seq } => self.last_seq = self.last_seq.max(*seq),
             Change::DurableMark { seq } => self.durable_mark = self.durable_mark.max(*seq),
             Change::ClockMark { wall_secs } => self.clock_mark = *wall_secs,
+            Change::LogTakesTables => self.log_takes_tables = true,
             Change::CleanShutdown => self.clean = true,
             Change::Unknown { tag, body } => {
                 self.unknown.insert(*tag, Arc::clone(body));
@@ -487,7 +500,7 @@ impl State {
         let (mut families, mut names, mut owners) =
             (take(&mut self.families), take(&mut self.names), take(&mut self.owners));
         let (name_of, owner_of) = (Arc::make_mut(&mut names), Arc::make_mut(&mut owners));
-        let touched: BTreeSet<FamilyId> = edit.changes.iter().filter_map(Change::family).collect();
+        let touched: BTreeSet<FamilyId> = edit.changes.iter().filter_map(Change::family).gather();
         for family in touched.iter().filter_map(|id| families.remove(id)) {
             name_of.remove(&family.name);
             for file in family.files() {

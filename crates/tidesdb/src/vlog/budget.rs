@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+/// Value logs open for writing may use this part of the descriptor budget.
+const DESCRIPTORS_SHARE: usize = 4;
+
 /// Counts the files that are open for writing, against a maximum.
 #[derive(Debug)]
 pub struct WriteBudget {
@@ -17,6 +20,11 @@ pub struct WriteBudget {
 pub(super) type Counted = Arc<()>;
 
 impl WriteBudget {
+    /// Creates a budget of 1/4 of `descriptors`, at least one file.
+    pub fn of(descriptors: usize) -> Arc<Self> {
+        Self::new((descriptors / DESCRIPTORS_SHARE).max(1))
+    }
+
     /// Creates a budget of `max` files.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { open: Counted::default(), max })

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use super::VlogPointer;
 use super::format::RECORD_HEADER_BYTES;
 use crate::codec::Decoder;
@@ -22,6 +24,9 @@ pub const CHUNKED_BYTES_MAX: u64 = 1 << 44;
 const HEAD_BYTES: usize = VlogPointer::BYTES + 8;
 const PART_BYTES: usize = 12;
 const INDEX_HEAD_BYTES: usize = 16;
+
+/// An encoded place, in place unless the value has parts in many files.
+pub type PlaceBytes = SmallVec<[u8; 64]>;
 
 /// Where a value lies: the content of an entry that refers to the value log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,14 @@ impl ValuePlace {
         match self {
             Self::Record(pointer) => pointer.record_bytes(),
             Self::Chunks(place) => place.parts.iter().map(|part| part.bytes).sum(),
+        }
+    }
+
+    /// Returns the encoded place if all of the value lies in `vlog`.
+    pub fn encode_in(self, vlog: VlogId) -> PlaceBytes {
+        match self {
+            Self::Record(pointer) => PlaceBytes::from_slice(&VlogPointer { vlog, ..pointer }.encode()),
+            Self::Chunks(place) => PlaceBytes::from_vec(place.in_file(vlog).encode()),
         }
     }
 
@@ -97,6 +110,12 @@ pub struct ChunkedPlace {
 }
 
 impl ChunkedPlace {
+    /// Returns the place of the same value if all of it lies in `vlog`.
+    pub(super) fn in_file(self, vlog: VlogId) -> Self {
+        let parts = self.parts.into_iter().map(|part| Part { vlog, ..part }).collect();
+        Self { index: VlogPointer { vlog, ..self.index }, parts, ..self }
+    }
+
     /// Encodes the place: the pointer, the length, and number and bytes of each part.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_BYTES + self.parts.len() * PART_BYTES);
@@ -176,6 +195,12 @@ impl ChunkIndex {
     /// The chunks in order, to be replaced by copies.
     pub fn chunks_mut(&mut self) -> &mut [VlogPointer] {
         &mut self.chunks
+    }
+
+    /// Returns the index if all chunks lie in `vlog`.
+    pub(super) fn in_file(mut self, vlog: VlogId) -> Self {
+        self.chunks.iter_mut().for_each(|chunk| chunk.vlog = vlog);
+        self
     }
 
     /// Number and start of the chunk that contains byte `at` of the value.

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidesdb_io::{Access, Advice, Dir, File, FileExt};
 
 use super::budget::Counted;
-use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, VlogRecordHeader};
+use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, UNNUMBERED, VlogRecordHeader};
 use super::{VlogPointer, scratch};
 use crate::codec::{Compression, Salt, compress_bound, compress_to, decompress, decompress_into};
 use crate::stats::counts::{self, Counter};
-use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
+use crate::types::{FILE_BYTES_MAX, FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
 /// Uncompressed payloads up to this length are copied after their header, to save a system call; longer ones are not
@@ -47,6 +47,7 @@ pub(super) struct VlogFile {
     is_durable: AtomicBool,
     /// File length when it was last checked.
     len_seen: AtomicU64,
+    is_foreign: bool,
     /// The file's share of the write budget; `None` if it is open only for reading or has no budget.
     _counted: Option<Counted>,
     /// Shared by the file and by the leases on it.
@@ -159,7 +160,22 @@ impl VlogFile {
         bytes_max: u64,
         counted: Option<Counted>,
     ) -> Result<Self> {
-        let name: Arc<str> = files::vlog(header.vlog).into();
+        Self::create_named(dir, files::vlog(header.vlog).into(), header, bytes_max, counted)
+    }
+
+    /// Creates the file `name` of values that belong to no database.
+    pub(super) fn create_foreign(dir: &dyn Dir, name: &str, salt: Salt) -> Result<Self> {
+        let file = Self::create_named(dir, name.into(), FileHeader::unnumbered(salt), FILE_BYTES_MAX, None)?;
+        Ok(Self { id: UNNUMBERED, ..file })
+    }
+
+    fn create_named(
+        dir: &dyn Dir,
+        name: Arc<str>,
+        header: FileHeader,
+        bytes_max: u64,
+        counted: Option<Counted>,
+    ) -> Result<Self> {
         let file = dir.create_new(&name, 0).map_err(|e| Error::io("create", &name, e))?;
         if let Err(e) = file.write_all_at(&header.encode(), 0) {
             // If this fails too, the next open sets the file aside, because nothing refers to it.
@@ -179,7 +195,11 @@ impl VlogFile {
         })?;
         let mut bytes = [0; FILE_HEADER_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(|e| short_is_corrupt(e, &name, 0))?;
-        let header = FileHeader::decode(&bytes, &name)?;
+        let mut header = FileHeader::decode(&bytes, &name)?;
+        let is_foreign = header.is_unnumbered();
+        if is_foreign {
+            (header.family, header.vlog) = (family, vlog);
+        }
         if header.vlog != vlog || header.family != family {
             return Err(Error::corrupt(
                 &name,
@@ -188,7 +208,12 @@ impl VlogFile {
             ));
         }
         let len = file.len().map_err(|e| Error::io("stat", &name, e))?;
-        Ok(Self { end: len.into(), settled: len.into(), ..Self::with(file, name, header, 0) })
+        Ok(Self { end: len.into(), settled: len.into(), is_foreign, ..Self::with(file, name, header, 0) })
+    }
+
+    /// Returns whether the file was written outside of the database: the pointers in it know it as [`UNNUMBERED`].
+    pub(super) fn is_foreign(&self) -> bool {
+        self.is_foreign
     }
 
     fn with(file: Arc<dyn File>, name: Arc<str>, header: FileHeader, bytes_max: u64) -> Self {
@@ -205,6 +230,7 @@ impl VlogFile {
             dirty: AtomicBool::new(false),
             is_durable: AtomicBool::new(true),
             len_seen: AtomicU64::new(start),
+            is_foreign: false,
             _counted: None,
             users: Arc::default(),
         }
@@ -354,11 +380,12 @@ impl VlogFile {
         Ok(())
     }
 
-    /// Starts loading the record that [`VlogFile::read`] will read.
-    pub(super) fn load_ahead(&self, pointer: &VlogPointer) {
-        if self.check_range(pointer).is_ok() {
-            let len = pointer.record_bytes().min(AHEAD_BYTES_MAX);
-            let _ = self.file.advise(Advice::WillNeed, pointer.offset, len); // a hint
+    /// Starts loading the records from `first` to `last`, which are near each other; of a single long one, its beginning.
+    pub(super) fn load_ahead(&self, first: &VlogPointer, last: &VlogPointer) {
+        if self.check_range(last).is_ok() {
+            let len = last.offset + last.record_bytes() - first.offset;
+            let len = if first == last { len.min(AHEAD_BYTES_MAX) } else { len };
+            let _ = self.file.advise(Advice::WillNeed, first.offset, len); // a hint
         }
     }
 
@@ -376,14 +403,6 @@ impl VlogFile {
         let blocks = pointer.offset / block_bytes..=(pointer.offset + len - 1) / block_bytes;
         for block in blocks.filter(|block| is_new(*block as usize)) {
             let _ = self.file.advise(Advice::WillNeed, block * block_bytes, block_bytes); // a hint
-        }
-    }
-
-    /// Starts loading the records from `first` to `last`, which [`VlogFile::read_group`] will read.
-    pub(super) fn load_group_ahead(&self, first: &VlogPointer, last: &VlogPointer) {
-        if self.check_range(last).is_ok() {
-            let len = last.offset + last.record_bytes() - first.offset;
-            let _ = self.file.advise(Advice::WillNeed, first.offset, len); // a hint
         }
     }
 

@@ -33,7 +33,20 @@ pub(super) struct FileHeader {
     pub(super) salt: Salt,
 }
 
+/// The number by which the pointers into a file know it that was written outside of a database.
+pub(super) const UNNUMBERED: VlogId = VlogId(1);
+
 impl FileHeader {
+    /// The header of a file that is written outside of a database.
+    pub(super) fn unnumbered(salt: Salt) -> Self {
+        Self { family: FamilyId(0), vlog: VlogId(0), salt }
+    }
+
+    /// Returns whether the file was written outside of a database.
+    pub(super) fn is_unnumbered(&self) -> bool {
+        (self.family, self.vlog) == (FamilyId(0), VlogId(0))
+    }
+
     pub(super) fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut out = [0; FILE_HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);

@@ -6,6 +6,7 @@ use tidesdb_sync::Mutex;
 
 use super::{Lane, VlogSet};
 use crate::Result;
+use crate::order;
 
 /// With fewer chunks the caller works alone: starting threads would take longer than they save.
 const PARTS_MIN: usize = 6;
@@ -45,7 +46,7 @@ impl VlogSet {
             None => take_parts(0),
         }
         let mut results = std::mem::take(&mut *results.lock());
-        results.sort_unstable_by_key(|(number, _)| *number);
+        order::sort_by_key(&mut results, |(number, _)| *number);
         results.into_iter().map(|(_, result)| result).collect()
     }
 }

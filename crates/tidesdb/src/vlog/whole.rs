@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use super::format::UNNUMBERED;
 use super::{ChunkIndex, ChunkedPlace, VlogPointer, VlogSet};
 use crate::{Error, Result};
 
@@ -13,7 +14,14 @@ impl VlogSet {
     pub fn read_index(&self, place: &ChunkedPlace) -> Result<ChunkIndex> {
         let file = self.file(place.index.vlog)?;
         let bytes = file.read(&place.index)?;
-        ChunkIndex::decode(&bytes, place).map_err(|what| file.damaged(&place.index, what))
+        let index = match file.is_foreign() {
+            false => ChunkIndex::decode(&bytes, place),
+            true => {
+                let in_file = ChunkIndex::decode(&bytes, &place.clone().in_file(UNNUMBERED));
+                in_file.map(|index| index.in_file(place.index.vlog))
+            }
+        };
+        index.map_err(|what| file.damaged(&place.index, what))
     }
 
     /// Checks that the files have every chunk of the value at `place`: that they are long enough or, if `thorough`, that each

@@ -90,14 +90,14 @@ impl Log {
     }
 
     /// Makes sure that a record of `bytes` can be placed, which the limits of the sequencer have refused, or that another thread has changed
-    /// what there is. The caller looks again.
+    /// what there is. The caller looks again. `asks` lets the thread that prepares the log make a new file.
     ///
     /// # Errors
     /// `NoSpace`, `Io`: nothing happened.
-    pub(super) fn extend_for(&self, bytes: u64, purpose: Purpose) -> Result<()> {
+    pub(super) fn extend_for(&self, bytes: u64, purpose: Purpose, asks: bool) -> Result<()> {
         self.waits.of(StallCause::Log).time(&*self.env.clock, || {
             let has_thread = self.ahead.ask.get().is_some();
-            if self.has_file_for(bytes) || !has_thread || !self.wait_for_file(bytes)? {
+            if self.has_file_for(bytes) || !has_thread || !asks || !self.wait_for_file(bytes)? {
                 self.extend_here(bytes, purpose, has_thread)?;
             }
             Ok(())

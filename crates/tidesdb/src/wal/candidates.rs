@@ -6,7 +6,7 @@
 //! further one is first looked up in the [`PartSums`] of the rest of the segment. That takes the same time for a body of any length, and
 //! only a valid record passes it, unless the file is being written.
 
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader, UNIT};
+use super::layout::{RECORD_HEADER_BYTES, RecordHeader, SegmentHeader, UNIT};
 use crate::Result;
 use crate::codec::PartSums;
 
@@ -50,7 +50,7 @@ impl Candidates {
         let seq = segment.seq_at(at);
         let Some(record) = RecordHeader::decode_unchecked(head, seq) else { return Ok(false) };
         let body = at + RECORD_HEADER_BYTES as u64;
-        let body_end = if record.kind == RecordKind::Pad { body } else { at + record.record_bytes() };
+        let body_end = if record.kind.is_pad() { body } else { at + record.record_bytes() };
         if body_end > end {
             return Ok(false);
         }

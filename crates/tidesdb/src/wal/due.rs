@@ -10,8 +10,8 @@ pub struct SyncDue {
     tick_nanos: AtomicU64,
     /// `u64::MAX` = no commit waits.
     due_nanos: AtomicU64,
-    /// Set while the database is idle: the next tick is [`SyncDue::IDLE_PERIOD`] later.
-    idle: AtomicBool,
+    /// While the database is idle: the time from one tick to the next; else 0.
+    idle_nanos: AtomicU64,
     /// Set once a commit relied on a tick.
     used: AtomicBool,
     /// Set when the database is being closed: there are no more ticks.
@@ -22,29 +22,30 @@ pub struct SyncDue {
 
 impl Default for SyncDue {
     fn default() -> Self {
-        let (tick_nanos, due_nanos) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        let [idle, used, ended, silent] = [false; 4].map(AtomicBool::new);
-        Self { tick_nanos, due_nanos, idle, used, ended, silent }
+        let [tick_nanos, due_nanos, idle_nanos] = [0, u64::MAX, 0].map(AtomicU64::new);
+        let [used, ended, silent] = [false; 3].map(AtomicBool::new);
+        Self { tick_nanos, due_nanos, idle_nanos, used, ended, silent }
     }
 }
 
 impl SyncDue {
-    /// Time between two ticks of an idle database.
+    /// Time between two ticks of an idle database, unless there are many.
     pub const IDLE_PERIOD: Duration = Duration::from_millis(100);
+    /// Time between two ticks of an idle database at the most.
+    pub const IDLE_PERIOD_MAX: Duration = Duration::from_secs(1);
 
     /// Requests that a commit, which has its place in the log, is durable within `period`. If there are many such commits, only the
     /// first after a sync writes to shared memory. Returns false if no thread ticks yet, or the database is idle and the next tick may be
     /// too late, or is being closed: then the caller must sync.
     #[must_use]
     pub fn within(&self, period: Duration) -> bool {
-        let is_short = period < Self::IDLE_PERIOD;
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
         if due < self.due_nanos.load(Ordering::SeqCst) {
             self.used.store(true, Ordering::SeqCst);
             self.due_nanos.fetch_min(due, Ordering::SeqCst);
         }
-        let is_late = is_short && self.idle.load(Ordering::SeqCst);
+        let is_late = period < self.idle_nanos.load(Ordering::SeqCst);
         !(is_late || self.ended.load(Ordering::SeqCst) || self.silent.load(Ordering::SeqCst))
     }
 
@@ -62,13 +63,14 @@ impl SyncDue {
         self.used.load(Ordering::SeqCst)
     }
 
-    /// Records whether the next tick is late. Returns false if a commit waits for a sync: then it must not.
-    pub fn set_idle(&self, yes: bool) -> bool {
-        self.idle.store(yes, Ordering::SeqCst);
-        // A commit that has not seen the flag has set its deadline before.
-        let is_idle = yes && self.due_nanos.load(Ordering::SeqCst) == u64::MAX;
-        if yes && !is_idle {
-            self.idle.store(false, Ordering::SeqCst);
+    /// Records that the next tick comes only after `period`; 0 = soon. Returns false if that must not be, because a commit waits for a sync.
+    pub fn set_idle(&self, period: Duration) -> bool {
+        let nanos = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        self.idle_nanos.store(nanos, Ordering::SeqCst);
+        // A commit that has not seen it has set its deadline before.
+        let is_idle = nanos > 0 && self.due_nanos.load(Ordering::SeqCst) == u64::MAX;
+        if nanos > 0 && !is_idle {
+            self.idle_nanos.store(0, Ordering::SeqCst);
         }
         is_idle
     }
@@ -92,13 +94,16 @@ mod tests {
 
     #[test]
     fn a_short_sync_interval_does_not_rely_on_the_late_tick_of_an_idle_database() {
-        let (due, short, long) = (SyncDue::default(), Duration::from_millis(5), SyncDue::IDLE_PERIOD * 2);
+        let (due, short, idle) = (SyncDue::default(), Duration::from_millis(5), SyncDue::IDLE_PERIOD);
         due.tick(Duration::from_secs(1));
         assert!(due.within(short), "ticks come often");
-        assert!(!due.set_idle(true), "a commit waits for a tick");
-        assert!(due.tick(Duration::from_secs(2)) && due.set_idle(true));
-        assert!(due.within(long) && !due.within(short));
-        assert!(!due.set_idle(true) && due.within(short));
+        assert!(!due.set_idle(idle), "a commit waits for a tick");
+        assert!(due.tick(Duration::from_secs(2)) && due.set_idle(idle));
+        assert!(due.within(idle) && !due.within(short));
+        assert!(!due.set_idle(idle) && due.within(short));
+        assert!(due.tick(Duration::from_secs(3)) && due.set_idle(SyncDue::IDLE_PERIOD_MAX));
+        assert!(!due.within(idle), "with many databases its tick is later");
+        assert!(!due.set_idle(Duration::ZERO) && due.within(short));
     }
 
     #[test]

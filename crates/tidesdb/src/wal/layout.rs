@@ -3,7 +3,7 @@
 use tidesdb_io::{Buffer, crc32c};
 
 use crate::codec::{Decoder, Salt, bound_crc};
-use crate::types::{SeqNo, WalId, is_segment_bytes, wal_id_max};
+use crate::types::{SeqNo, WalId, is_segment_bytes, numbered, wal_id_max};
 use crate::{Error, Result};
 
 /// First bytes of a segment.
@@ -23,24 +23,48 @@ pub const UNIT: u64 = 8;
 /// Bytes that a new record has room for without asking for memory again: an operation of a common size.
 pub const BLANK_ROOM: usize = 224;
 
-/// The kind of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// A commit: its body is a batch.
-    Commit = 1,
-    /// Fills the rest of a segment; its body is not written and not covered by the checksum.
-    Pad = 2,
-    /// Written when the log becomes idle after a sync. Repeats how far the log is synced, so that later damage is not
-    /// mistaken for a torn tail.
-    Seal = 3,
-    /// A commit that was refused after it got its place. Laid out like a commit, but ignored by replay.
-    Refused = 4,
+numbered! {
+    /// The kind of a record. The numbers are stored: never change them, and never use one again.
+    ///
+    /// An unknown number is no record at all, so an older version takes a record of a new kind for a torn tail and cuts it off
+    /// with all that follows. So a database whose log may hold one says so in the manifest first, in a change that an older version refuses,
+    /// or its segments have a format above the one that the older version reads ([`SEGMENT_FORMAT`]).
+    ///
+    /// What a kind means is decided in [`RecordKind::is_pad`], `Findings::add` and `Sink::add` (`wal/reader.rs`), `Tail::parse`
+    /// (`wal/tail.rs`) and `inspect/wal.rs`. A new kind does not compile until each of them names it.
+    pub enum RecordKind {
+        /// A commit: its body is a batch.
+        Commit = 1,
+        /// Fills the rest of a segment; its body is not written and not covered by the checksum.
+        Pad = 2,
+        /// Written when the log becomes idle after a sync. Repeats how far the log is synced, so that later damage is not
+        /// mistaken for a torn tail.
+        Seal = 3,
+        /// A commit that was refused after it got its place. Laid out like a commit, but ignored by replay.
+        Refused = 4,
+        /// A commit that takes tables which were built outside of the database: its body names them. Before the first one is written, the manifest
+        /// says that the log may have some.
+        Ingest = 5,
+    }
 }
 
 impl RecordKind {
-    fn from_u8(n: u8) -> Option<Self> {
-        [Self::Commit, Self::Pad, Self::Seal, Self::Refused].into_iter().find(|k| *k as u8 == n)
+    /// Returns true for a commit whose body names tables in place of operations.
+    #[inline]
+    pub fn takes_tables(self) -> bool {
+        match self {
+            RecordKind::Ingest => true,
+            RecordKind::Commit | RecordKind::Pad | RecordKind::Seal | RecordKind::Refused => false,
+        }
+    }
+
+    /// Returns true if the record fills the rest of its segment: it has a length, but no body on disk, and nothing follows it.
+    #[inline]
+    pub fn is_pad(self) -> bool {
+        match self {
+            RecordKind::Pad => true,
+            RecordKind::Commit | RecordKind::Seal | RecordKind::Refused | RecordKind::Ingest => false,
+        }
     }
 }
 
@@ -85,7 +109,7 @@ impl SegmentHeader {
     /// The valid record at `at` of the file, where `bytes` begin, if there is one.
     pub fn record_at(&self, bytes: &[u8], at: u64) -> Option<RecordHeader> {
         let (record, _) = RecordHeader::decode(bytes, self.seq_at(at), &self.salt)?;
-        let fits = record.kind != RecordKind::Pad || at + record.record_bytes() == self.file_bytes();
+        let fits = !record.kind.is_pad() || at + record.record_bytes() == self.file_bytes();
         fits.then_some(record) // a pad fills the rest of the file
     }
 
@@ -224,9 +248,10 @@ impl RecordHeader {
     /// Bytes that the record at the start of `bytes`, whose header is whole, takes in the log if it is valid; for a pad,
     /// those of its header.
     pub fn bytes_needed(bytes: &[u8]) -> u64 {
-        match bytes.get(27) {
-            Some(&kind) if kind == RecordKind::Pad as u8 => RECORD_HEADER_BYTES as u64,
-            _ => record_bytes(u64::from(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]))),
+        let kind = bytes.get(27).and_then(|kind| RecordKind::of_number(*kind));
+        match kind.is_some_and(RecordKind::is_pad) {
+            true => RECORD_HEADER_BYTES as u64,
+            false => record_bytes(u64::from(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]))),
         }
     }
 
@@ -236,9 +261,9 @@ impl RecordHeader {
     pub fn decode<'a>(bytes: &'a [u8], seq: SeqNo, salt: &Salt) -> Option<(Self, &'a [u8])> {
         let header = Self::decode_unchecked(bytes, seq)?;
         let rest = &bytes[RECORD_HEADER_BYTES..];
-        let (covered, body) = match header.kind {
-            RecordKind::Pad => (&[][..], &[][..]),
-            _ => (rest.get(..header.covered_bytes()?)?, rest.get(..header.body_len as usize)?),
+        let (covered, body) = match header.kind.is_pad() {
+            true => (&[][..], &[][..]),
+            false => (rest.get(..header.covered_bytes()?)?, rest.get(..header.body_len as usize)?),
         };
         let crc = crc32c(Self::begin_crc(bytes, seq, salt), covered);
         (crc == Self::crc_of(bytes)).then_some((header, body))
@@ -255,7 +280,7 @@ impl RecordHeader {
         Some(Self {
             seq,
             body_len,
-            kind: RecordKind::from_u8((ops_and_kind >> 24) as u8)?,
+            kind: RecordKind::of_number((ops_and_kind >> 24) as u8)?,
             ops: ops_and_kind & OPS_MAX,
             complete: stated(word(bytes, 16)),
             synced: stated(word(bytes, 20)),

@@ -199,10 +199,12 @@ impl Log {
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
     pub fn reserve(&self, record: &mut Buffer, purpose: Purpose) -> Result<Commit> {
-        self.reserve_by(record, purpose, |_| (), |bytes, _| self.sequencer.reserve(bytes, purpose))
+        let reserve = |bytes, _: &mut _| self.sequencer.reserve(bytes, purpose);
+        self.reserve_by((record, true), purpose, |_| (), reserve)
     }
 
-    /// Like [`Log::reserve`]. Calls `within` once with the commit, while no other commit can be ordered.
+    /// Like [`Log::reserve`]. Calls `within` once with the commit, while no other commit can be ordered. Does not wait for the thread that
+    /// prepares the log: that thread also rotates, and the caller keeps others from rotating.
     ///
     /// # Errors
     /// As [`Log::reserve`]; `within` was not called.
@@ -212,17 +214,17 @@ impl Log {
         purpose: Purpose,
         within: impl FnMut(&Commit),
     ) -> Result<Commit> {
-        self.reserve_by(record, purpose, within, |bytes, within| {
+        self.reserve_by((record, false), purpose, within, |bytes, within| {
             let held = self.sequencer.hold();
             held.reserve_below_limit(bytes, purpose).inspect(within)
         })
     }
 
-    /// Reserves a place by `reserve`, after making room if there is none.
+    /// Reserves a place by `reserve`, after making room if there is none. The bool says whether the thread that prepares the log may make it.
     #[inline]
     fn reserve_by<F: FnMut(&Commit)>(
         &self,
-        record: &mut Buffer,
+        (record, asks): (&mut Buffer, bool),
         purpose: Purpose,
         mut within: F,
         reserve: impl Fn(u64, &mut F) -> std::result::Result<Commit, Refusal>,
@@ -235,7 +237,7 @@ impl Log {
         loop {
             match reserve(bytes, &mut within) {
                 Ok(commit) => return Ok(commit),
-                Err(Refusal::Limit) => self.extend_for(bytes, purpose)?,
+                Err(Refusal::Limit) => self.extend_for(bytes, purpose, asks)?,
                 Err(refusal) => return Err(self.refused(refusal)),
             }
         }

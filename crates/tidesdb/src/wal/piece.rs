@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Buffer, File, FileExt, crc32c};
 
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, UNIT};
+use super::layout::{RECORD_HEADER_BYTES, RecordHeader, UNIT, record_bytes};
 use crate::codec::Salt;
 use crate::types::SeqNo;
 use crate::{Error, Result};
@@ -25,6 +25,8 @@ pub struct Piece {
 #[derive(Clone, Debug)]
 struct Place {
     seq: SeqNo,
+    /// As [`LoggedCommit::is_ingest`].
+    is_ingest: bool,
     /// As [`LoggedCommit::rank`].
     rank: u32,
     /// Its operations in the bytes of the piece.
@@ -36,6 +38,8 @@ struct Place {
 pub struct LoggedCommit<'a> {
     /// Its sequence number.
     pub seq: SeqNo,
+    /// True if it takes tables: its body names these in place of operations.
+    pub is_ingest: bool,
     /// Number of operations with a rank in earlier parts of the commit.
     pub rank: u32,
     /// Its operations.
@@ -46,21 +50,30 @@ pub struct LoggedCommit<'a> {
     pub offset: u64,
 }
 
+impl LoggedCommit<'_> {
+    /// The first sequence number after the whole commit, of which this is not a part.
+    pub fn end(&self) -> SeqNo {
+        self.seq + record_bytes(self.body.len() as u64) / UNIT
+    }
+}
+
 impl Piece {
     /// A piece without commits. These lie in `bytes`, which begin at `base` of `file`.
     pub(super) fn new(file: &Arc<str>, bytes: &Arc<Buffer>, base: u64) -> Self {
         Self { file: Arc::clone(file), bytes: Arc::clone(bytes), base, commits: Vec::new() }
     }
 
-    /// Adds commit `seq`, whose body lies at `at` of the bytes.
-    pub(super) fn push(&mut self, seq: SeqNo, at: Range<usize>) {
-        self.commits.push(Place { seq, rank: 0, at });
+    /// Adds the commit `record`, whose body lies at `at` of the bytes.
+    pub(super) fn push(&mut self, record: &RecordHeader, at: Range<usize>) {
+        let is_ingest = record.kind.takes_tables();
+        self.commits.push(Place { seq: record.seq, is_ingest, rank: 0, at });
     }
 
     /// The commits in order.
     pub fn commits(&self) -> impl ExactSizeIterator<Item = LoggedCommit<'_>> {
-        self.commits.iter().map(|Place { seq, rank, at }| LoggedCommit {
+        self.commits.iter().map(|Place { seq, is_ingest, rank, at }| LoggedCommit {
             seq: *seq,
+            is_ingest: *is_ingest,
             rank: *rank,
             body: &self.bytes[at.clone()],
             file: &self.file,
@@ -110,6 +123,11 @@ impl Piece {
         this
     }
 
+    /// Number of the first commit that takes tables.
+    pub fn first_ingest(&self) -> Option<SeqNo> {
+        self.commits.iter().find(|commit| commit.is_ingest).map(|commit| commit.seq)
+    }
+
     /// Removes the commits from `seq` on.
     pub fn truncate(&mut self, seq: SeqNo) {
         self.commits.truncate(self.commits.partition_point(|commit| commit.seq < seq));
@@ -121,6 +139,8 @@ impl Piece {
 pub struct LargeCommit {
     /// Its sequence number.
     pub seq: SeqNo,
+    /// As [`LoggedCommit::is_ingest`].
+    pub is_ingest: bool,
     /// Bytes of its operations.
     pub body_bytes: u64,
     /// The file that it is in.
@@ -162,7 +182,10 @@ impl LargeCommit {
         while done < self.body_bytes {
             let bytes = want.min((self.body_bytes - done) as usize);
             let part = self.part(&mut buffer, done, bytes)?;
-            let piece = Piece { commits: vec![Place { seq: self.seq, rank, at: 0..bytes }], ..part };
+            let piece = Piece {
+                commits: vec![Place { seq: self.seq, is_ingest: self.is_ingest, rank, at: 0..bytes }],
+                ..part
+            };
             let is_last = done + bytes as u64 == self.body_bytes;
             match take(&piece, is_last)? {
                 Taken::Enough => return Ok(()),

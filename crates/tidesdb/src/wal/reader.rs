@@ -37,6 +37,7 @@ use super::piece::{LargeCommit, Piece};
 use super::window::{SegmentReader, Unusable, Window};
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
+use crate::order;
 use crate::types::{SeqNo, WalId, wal_id_max};
 use crate::{Error, Result};
 
@@ -130,16 +131,20 @@ impl Findings {
         self.holes.iter_mut().rev().take_while(|hole| !hole.followed).for_each(|hole| hole.followed = true);
         self.scan.synced = self.scan.synced.max(record.synced);
         self.complete = self.complete.max(record.complete);
-        self.scan.sealed = record.kind == RecordKind::Seal;
-        if record.kind == RecordKind::Pad {
+        self.scan.sealed = false;
+        if record.kind.is_pad() {
             self.dangling_pad = Some(segment.seq_at(segment.file_bytes() + SEGMENT_HEADER_BYTES));
             return;
         }
         let end = at + record.record_bytes();
         self.scan.end = segment.seq_at(end);
         self.scan.used.insert(segment.id, end.min(segment.file_bytes()));
-        if record.kind == RecordKind::Commit {
-            self.passed = Passed { commits: self.passed.commits + 1, end: self.scan.end };
+        match record.kind {
+            RecordKind::Commit | RecordKind::Ingest => {
+                self.passed = Passed { commits: self.passed.commits + 1, end: self.scan.end };
+            }
+            RecordKind::Seal => self.scan.sealed = true,
+            RecordKind::Refused | RecordKind::Pad => {}
         }
     }
 
@@ -162,7 +167,7 @@ pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId, segment_bytes: u64) -> Re
             _ => None,
         })
         .collect();
-    ids.sort_unstable();
+    order::sort_by(&mut ids, Ord::cmp);
     Ok(ids)
 }
 
@@ -436,7 +441,7 @@ fn walk(
         sink.add(segment, &record, at)?;
         let is_over = found.is_none() && sink.ended;
         // Nothing follows a pad. The file of an oversized record holds only that record; the rest is unused.
-        if is_over || record.kind == RecordKind::Pad || segment.header.span > 1 {
+        if is_over || record.kind.is_pad() || segment.header.span > 1 {
             break;
         }
         at += record.record_bytes();
@@ -468,7 +473,11 @@ impl Sink<'_> {
 
     fn add(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<()> {
         self.ended |= self.cut.is_some_and(|cut| record.seq >= cut);
-        if record.kind != RecordKind::Commit || self.held_from.is_some() || self.ended {
+        match record.kind {
+            RecordKind::Commit | RecordKind::Ingest => {}
+            RecordKind::Pad | RecordKind::Seal | RecordKind::Refused => return Ok(()),
+        }
+        if self.held_from.is_some() || self.ended {
             return Ok(());
         }
         let Some(body) = segment.body_of(record, at) else {
@@ -476,7 +485,7 @@ impl Sink<'_> {
             return self.pass(Logged::Large(segment.large(record, at)));
         };
         let piece = self.piece.get_or_insert_with(|| segment.piece());
-        piece.push(record.seq, body);
+        piece.push(record, body);
         if piece.bytes() >= self.piece_bytes { self.flush() } else { Ok(()) }
     }
 

@@ -121,7 +121,7 @@ impl Log {
         {
             return Ok(());
         }
-        self.extend_for(bytes, purpose)
+        self.extend_for(bytes, purpose, true)
     }
 
     /// Reserves a place for a record that needs segments of its own. Their file is complete before the tail is held;

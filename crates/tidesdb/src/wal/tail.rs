@@ -183,12 +183,13 @@ impl LogTail {
                 let written = seq < durable || is_stated(segment, at, rest, !self.may_have_lost)?;
                 break Next::Hole { written };
             };
-            if record.kind == RecordKind::Pad {
-                break Next::Segment;
-            }
-            if record.kind == RecordKind::Commit {
-                let body = pos + RECORD_HEADER_BYTES;
-                piece.push(seq, body..body + record.body_len as usize);
+            match record.kind {
+                RecordKind::Pad => break Next::Segment,
+                RecordKind::Commit | RecordKind::Ingest => {
+                    let body = pos + RECORD_HEADER_BYTES;
+                    piece.push(&record, body..body + record.body_len as usize);
+                }
+                RecordKind::Seal | RecordKind::Refused => {}
             }
             pos += record.record_bytes() as usize;
             if segment.span > 1 {

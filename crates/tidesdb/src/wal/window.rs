@@ -245,6 +245,7 @@ impl<'w> SegmentReader<'w> {
     pub(super) fn large(&self, record: &RecordHeader, at: u64) -> LargeCommit {
         LargeCommit {
             seq: record.seq,
+            is_ingest: record.kind.takes_tables(),
             body_bytes: u64::from(record.body_len),
             name: Arc::clone(&self.name),
             file: Arc::clone(&self.file),

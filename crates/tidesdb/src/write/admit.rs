@@ -6,14 +6,15 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
-use crate::context::WriteCtx;
+use crate::context::{StagedTables, WriteCtx};
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::memory::{Charge, Pressure, RANGES_FULL};
+use crate::memory::{Charge, Memory, Pressure, RANGES_FULL};
 use crate::pacing::{
     Admission, GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES,
 };
@@ -25,7 +26,7 @@ use crate::{Error, Result};
 /// # Errors
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
 pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
-    let kept = batch.is_large().then(|| ctx.memory.reserve(batch.bytes() as u64));
+    let kept = batch.is_large().then(|| ctx.memory.reserve(batch.inserted_bytes()));
     match admission(ctx, batch) {
         Admission::Go => {}
         _ if ctx.works_alone() => {}
@@ -35,10 +36,23 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>
         }
         Admission::Stop(cause) => {
             let (admission, check) = (|| admission(ctx, batch), |cause| ask_for_work(ctx, batch, cause));
-            ctx.pacing.stop(&*ctx.env.clock, cause, MEMORY_PATIENCE, admission, check)?;
+            ctx.pacing.stop(&*ctx.env.clock, cause, patience(ctx), admission, check)?;
         }
     }
     Ok(kept)
+}
+
+/// Stops a commit that takes the tables of `staged` as long as the limits demand, which would stop a write of its families too. Returns the
+/// memory that is kept for its range tombstones.
+///
+/// # Errors
+/// As [`admit`] and [`admit_ranges`].
+pub(super) fn admit_taken(ctx: &WriteCtx, staged: &[StagedTables]) -> Result<Option<Charge>> {
+    let mut batch = WriteBatch::new();
+    batch.families.extend(staged.iter().map(|part| Arc::clone(&part.family)));
+    admit(ctx, &batch)?;
+    let bytes = staged.iter().flat_map(|part| &part.ranges).map(|(_, range)| range.bytes() as u64).sum();
+    if bytes > 0 { take_for_ranges(ctx, bytes).map(Some) } else { Ok(None) }
 }
 
 /// Takes memory for the range tombstones of `batch`. If there is none, waits until merges have applied others. The result is kept until the
@@ -84,12 +98,17 @@ fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
             true => ctx.check_writable()?,
             false => {
                 let stopped =
-                    ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, MEMORY_PATIENCE, admission, ask);
+                    ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, patience(ctx), admission, ask);
                 stopped.or_else(|e| if matches!(e, Error::Busy { .. }) { Ok(()) } else { Err(e) })?;
             }
         }
     }
     taken.into_inner().ok_or(Error::Busy { cause: RANGES_FULL })
+}
+
+/// How long a commit waits for memory, and whether other databases may free some.
+fn patience(ctx: &WriteCtx) -> (Duration, bool) {
+    (MEMORY_PATIENCE, ctx.memory.databases() > 1)
 }
 
 /// Bytes of the work for `cause` that the commit causes. Garbage is counted as it is stored, and a batch before compression.
@@ -141,13 +160,19 @@ fn admission(ctx: &WriteCtx, batch: &WriteBatch) -> Admission {
     let bytes = if is_large { unflushed.max(immutable_bytes_now(ctx)) } else { unflushed + active };
     load.add(&MEMTABLE_BYTES, bytes as f64, ctx.options.memtables_bytes_max as f64);
     load.add(&MEMTABLES, waiting as f64, 0.0);
-    if !is_large || wanted >= memory.limit() {
+    if is_scarce && gives_way(memory, wanted) && (!is_large || wanted >= memory.limit()) {
         load.add(&MEMORY, wanted as f64, memory.limit() as f64);
     }
     if garbage > 0.0 && !ctx.merges.are_stuck() {
         load.add_full(&GARBAGE, garbage);
     }
     load.admission
+}
+
+/// Returns false for a database that takes less than its equal part of a limit that several have: until all of the limit is used, only the
+/// others wait.
+fn gives_way(memory: &Memory, wanted: u64) -> bool {
+    memory.databases() <= 1 || wanted >= memory.limit() || memory.own_wanted() >= memory.fair_bytes()
 }
 
 /// Bytes of all immutable memtables, in full.

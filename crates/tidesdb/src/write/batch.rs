@@ -10,7 +10,7 @@ use super::chunks;
 use super::family::Family;
 use super::ops::{OP_BYTES, Op, Ops, decode_ops, encode_op};
 use crate::family::FamilyCore;
-use crate::memory::{Charge, Use};
+use crate::memory::{Charge, Memory, Use};
 use crate::ranges::{Interval, RangeTombstone};
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at, prefix_range};
 use crate::vlog::{ChunkedPlace, Lease};
@@ -25,6 +25,11 @@ const LARGE_BYTES_MIN: usize = 1 << 20;
 /// longer.
 const BATCH_BYTES_MAX: usize =
     (if usize::BITS > 32 { u32::MAX as usize } else { isize::MAX as usize }) - ((1 << 20) - 1);
+
+/// Memory that an operation takes in a memtable beyond its length in the record, about.
+const INSERTED_BYTES: usize = 40;
+/// Up to so many operations, that is looked at only when the record grows.
+const OPS_FREE: usize = 4096;
 
 /// The batch of a thread is not charged to the memory limit up to this length.
 const THREAD_ROOM: usize = 4 << 10;
@@ -69,6 +74,8 @@ pub struct WriteBatch {
     pub(super) leases: Vec<Lease>,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
+    /// Number of operations up to which the memory of their memtables was admitted.
+    ops_room: usize,
     /// Length up to which it is not charged: 0, or [`THREAD_ROOM`].
     free_room: usize,
     /// Bytes at the beginning of the record whose memory was returned to the system.
@@ -115,6 +122,7 @@ impl WriteBatch {
             whole: None,
             leases: Vec::new(),
             room: 0,
+            ops_room: OPS_FREE,
             free_room: 0,
             freed: 0,
             charge: Charge::new(Use::Transactions),
@@ -143,8 +151,8 @@ impl WriteBatch {
     }
 
     /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in milliseconds, rounded up. The key can be read for at
-    /// least `ttl`, and is gone at most about 10 ms later, or 100 ms on a database without commits for a second: reads use a clock that is
-    /// read that often. Time is that of the wall clock, except that it never goes back while the database is open: an expired key stays
+    /// least `ttl`, and is gone at most about 10 ms later, or 100 ms on a database without commits for a second (1 s if it is one of a
+    /// thousand): reads use a clock that is read that often. Time is that of the wall clock, except that it never goes back while the database is open: an expired key stays
     /// expired if the wall clock is set back.
     ///
     /// # Errors
@@ -282,6 +290,66 @@ impl WriteBatch {
         self.delete_range(family, prefix_range(&family.core.options.comparator, prefix.as_ref())?)
     }
 
+    /// Appends the operations of `other`, of the same database, behind those of this batch. `other` keeps them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::WriteBatch;
+    /// let (mut first, mut second) = (WriteBatch::new(), WriteBatch::new());
+    /// first.put(db.default_family(), "apple", "3")?;
+    /// second.delete_prefix(db.default_family(), "a")?;
+    /// second.put(db.default_family(), "avocado", "1")?;
+    /// first.append(&second)?;
+    /// db.write(&mut first)?;
+    /// assert!(db.get("apple")?.is_none() && db.get("avocado")?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a batch of another database, for too long a batch, and if a commit of `other` failed so late that its operations
+    /// are gone; `MemoryLimit`, as [`WriteBatch::put`]. The batch is as before.
+    pub fn append(&mut self, other: &Self) -> Result<()> {
+        let Some(core) = other.families.first() else { return Ok(()) };
+        if self.families.first().is_some_and(|own| !Arc::ptr_eq(&own.memory, &core.memory)) {
+            return Err(Error::invalid("the batches are of different databases"));
+        }
+        if self.is_freed() || other.is_freed() {
+            return Err(Error::invalid(
+                "a commit of this batch failed, and its operations are gone: clear it",
+            ));
+        }
+        let (wanted, ops) = (self.record.len() + other.body_bytes(), self.len() + other.len());
+        if wanted > self.room || ops > self.ops_room {
+            let room = self.charge_room(&core.memory, wanted, ops)?;
+            self.record.reserve_exact(room.saturating_sub(self.record.len()));
+            self.room = room;
+        }
+        for op in other.ops_from(0) {
+            let op = op?; // other has only what this type has encoded
+            if let Some(family) = other.family(op.family) {
+                self.append_op(family, op.kind, op.expiry, op.key, op.value);
+            }
+        }
+        self.leases.extend(other.leases.iter().cloned());
+        self.counts.chunked_bytes += other.counts.chunked_bytes;
+        for (family, bytes) in other.chunked_bytes() {
+            if let Some(at) = self.families.iter().position(|own| own.id == family) {
+                self.user_bytes[at] += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of values in chunks, each with its family.
+    fn chunked_bytes(&self) -> impl Iterator<Item = (FamilyId, u64)> {
+        let chunked = |op: Op<'_>| {
+            let place = if op.kind.holds_pointer() { ChunkedPlace::decode(op.value) } else { None };
+            place.map(|place| (op.family, place.len))
+        };
+        self.ops_from(0).flatten().filter_map(chunked)
+    }
+
     /// Number of operations.
     pub fn len(&self) -> usize {
         self.counts.ops as usize
@@ -325,7 +393,7 @@ impl WriteBatch {
             self.room = self.free_room;
             self.charge.release();
         }
-        self.freed = 0;
+        (self.freed, self.ops_room) = (0, OPS_FREE);
         self.counts = Counts::default();
         self.families.clear();
         self.user_bytes.clear();
@@ -359,6 +427,11 @@ impl WriteBatch {
     #[inline]
     pub(super) fn is_large(&self) -> bool {
         self.record.len() >= LARGE_BYTES_MIN
+    }
+
+    /// Memory that the operations will take in memtables, about.
+    pub(super) fn inserted_bytes(&self) -> u64 {
+        (self.record.len() + self.counts.ops as usize * INSERTED_BYTES) as u64
     }
 
     /// Bytes of all operations.
@@ -444,70 +517,88 @@ impl WriteBatch {
     ) -> Result<()> {
         let mut wanted = self.record.len();
         for (kind, key, value) in ops {
-            if kind != Kind::RangeDelete {
+            if !kind.is_range() {
                 check_key(key)?;
                 check_value(value)?;
             }
             wanted += key.len() + value.len() + OP_BYTES;
         }
-        if wanted > self.room {
-            self.grow(family, wanted)?;
+        let count = self.len() + N;
+        if wanted > self.room || count > self.ops_room {
+            self.grow(family, wanted, count)?;
         }
         for (kind, key, value) in ops {
-            self.append(family, kind, expiry, key, value);
+            self.append_op(&family.core, kind, expiry, key, value);
         }
         Ok(())
     }
 
-    /// Charges the memory of a record of `wanted` bytes and more.
+    /// Charges the memory of a record of `wanted` bytes and more, with `ops` operations, and gets it.
     #[cold]
-    fn grow(&mut self, family: &Family, wanted: usize) -> Result<()> {
-        if wanted > BATCH_BYTES_MAX {
-            let gib = BATCH_BYTES_MAX.div_ceil(1 << 30);
-            return Err(Error::invalid(format!("a batch is limited to {gib} GiB; split it")));
-        }
+    fn grow(&mut self, family: &Family, wanted: usize, ops: usize) -> Result<()> {
         let memory = &family.core.memory;
-        let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX);
-        let ample = match wanted {
-            ..BLANK_ROOM => self.record.capacity(),
-            BLANK_ROOM..=DOUBLING_MAX => room_of(1),
-            _ => room_of(ROOM_PART),
-        };
-        let bytes = |room: usize| (room + size_of::<Self>()) as u64;
-        let mut grown = self.charge.grow(memory, bytes(ample));
-        if grown.is_err() {
-            tidesdb_sync::release_kept(); // batches that threads keep for their next call count, too
-            grown = self.charge.grow(memory, bytes(ample));
-        }
-        let (room, before) = match grown {
-            Ok(before) => (ample, before),
-            Err(_) => {
-                let scant = room_of(SCANT_ROOM_PART);
-                (scant, self.charge.grow(memory, bytes(scant))?)
-            }
-        };
-        family.ctx.wait_for_memory().inspect_err(|_| self.charge.set(memory, before))?;
+        let (before, ops_before) = (self.charge.bytes(), self.ops_room);
+        let room = self.charge_room(memory, wanted, ops)?;
+        family.ctx.wait_for_memory().inspect_err(|_| {
+            self.charge.set(memory, before);
+            self.ops_room = ops_before;
+        })?;
         self.record.reserve_exact(room.saturating_sub(self.record.len()));
         self.room = room;
         Ok(())
     }
 
-    fn append(&mut self, family: &Family, kind: Kind, expiry: u64, key: &[u8], value: &[u8]) {
-        let known = self.families.iter().rposition(|f| Arc::ptr_eq(f, &family.core));
+    /// Charges the memory of a record of `wanted` bytes and more, and finds room for what its commit will take beside it. Returns its length.
+    fn charge_room(&mut self, memory: &Arc<Memory>, wanted: usize, ops: usize) -> Result<usize> {
+        if wanted > BATCH_BYTES_MAX {
+            let gib = BATCH_BYTES_MAX.div_ceil(1 << 30);
+            return Err(Error::invalid(format!("a batch is limited to {gib} GiB; split it")));
+        }
+        let least = self.room;
+        let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX).max(least);
+        let ample = match wanted {
+            ..BLANK_ROOM => self.record.capacity(),
+            BLANK_ROOM..=DOUBLING_MAX => room_of(1),
+            _ => room_of(ROOM_PART),
+        };
+        // The room may be filled by rows as long as those before. If they are shorter, this is called again.
+        let filled = (ops as u128 * ample as u128 / wanted.max(1) as u128) as usize;
+        let tries = [(ample, filled.min(2 * ops)), (room_of(SCANT_ROOM_PART), ops)];
+        let mut grow = |(room, ops): (usize, usize)| {
+            let later = ops.saturating_mul(INSERTED_BYTES) as u64;
+            self.charge.grow_beside(memory, (room + size_of::<Self>()) as u64, later)
+        };
+        let mut done = tries[0];
+        let mut grown = grow(done);
+        if grown.is_err() {
+            tidesdb_sync::release_kept(); // batches that threads keep for their next call count, too
+            grown = grow(done);
+        }
+        if grown.is_err() {
+            done = tries[1];
+            grown = grow(done);
+        }
+        grown?;
+        self.ops_room = done.1.max(OPS_FREE);
+        Ok(done.0)
+    }
+
+    fn append_op(&mut self, family: &Arc<FamilyCore>, kind: Kind, expiry: u64, key: &[u8], value: &[u8]) {
+        let known = self.families.iter().rposition(|f| Arc::ptr_eq(f, family));
         let at = known.unwrap_or_else(|| {
-            self.families.push(Arc::clone(&family.core));
+            self.families.push(Arc::clone(family));
             self.user_bytes.push(0);
             self.families.len() - 1
         });
         self.counts.ranks += u32::from(kind.is_ranked());
-        let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.counts.ranks };
+        let op = Op { family: family.id, kind, expiry, key, value, rank: self.counts.ranks };
         encode_op(&mut self.record, &op);
         self.counts.ops += 1;
         self.counts.puts += u32::from(!kind.is_tombstone());
-        if kind == Kind::RangeDelete {
+        if kind.is_range() {
             self.counts.range_bytes += RangeTombstone::bytes_of(key.len(), value.len()) as u64;
         }
-        if kind == Kind::Put {
+        if kind.holds_value() {
             self.counts.value_bytes_max = self.counts.value_bytes_max.max(value.len()); // others do not go to the value log
         }
         self.user_bytes[at] += (key.len() + value.len()) as u64;
@@ -536,7 +627,7 @@ fn check_value(value: &[u8]) -> Result<()> {
 
 /// Bytes of the key and the value of `op`, wherever the value lies.
 fn user_bytes_of(op: &Op<'_>) -> u64 {
-    let chunked = if op.kind == Kind::PutPointer { ChunkedPlace::decode(op.value) } else { None };
+    let chunked = if op.kind.holds_pointer() { ChunkedPlace::decode(op.value) } else { None };
     (op.key.len() + op.value.len()) as u64 + chunked.map_or(0, |place| place.len)
 }
 

@@ -6,16 +6,17 @@
 
 use std::sync::atomic::Ordering;
 
+use tidesdb_io::Buffer;
 use tidesdb_sync::pin;
 
-use super::admit::{admit, admit_ranges};
+use super::admit::{admit, admit_ranges, admit_taken};
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
 use super::chunks::refuse_comparators;
 use super::insert::insert;
 use super::ops::{Op, encode_op, ops};
 use super::staged::{Staged, stage};
 use crate::callback::{comparing, contained};
-use crate::context::WriteCtx;
+use crate::context::{StagedTables, WriteCtx};
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
 use crate::jobs::{Job, ThreadKind};
 use crate::memory::{Charge, Use};
@@ -135,6 +136,43 @@ fn commit_on(
     Ok(after(ctx, batch, &place, full))
 }
 
+/// Commits `record`, which takes the tables of `staged`: their files have their names in the database and are durable. `within` is called
+/// while the commit has its number and no later one has. Returns the sequence number of the last part of the record.
+///
+/// # Errors
+/// Before the log is written: nothing happened. After it: `CommitUnknown`.
+pub(crate) fn commit_taken(
+    ctx: &WriteCtx,
+    record: &mut Buffer,
+    staged: &mut [StagedTables],
+    options: &WriteOptions,
+    within: impl Fn(),
+) -> Result<SeqNo> {
+    ctx.check_writable()?;
+    staged.iter().try_for_each(|part| part.family.check_usable())?;
+    let _kept = admit_taken(ctx, staged)?;
+    let sync = options.sync.unwrap_or(ctx.options.sync);
+    let durable = sync == SyncMode::Full;
+    let here = Unpublished::begin();
+    let bytes = record.len() as u64;
+    let (place, taken) = ctx.reserve_taken(record, staged, within).map_err(|e| ctx.refused(bytes, e))?;
+    let unfinished = Unfinished(Some(ctx));
+    taken.map_err(|e| unknown(ctx, &place, e))?;
+    let parts = staged.iter().map(|part| part.tables.len() as u32).sum();
+    let last =
+        staged.iter().flat_map(|part| &part.positions).max().map_or(place.seq, |last| place.seq + last);
+    let written = ctx.log.write_at(&place, RecordKind::Ingest, parts, record, !durable);
+    written.map_err(|e| unknown(ctx, &place, e))?;
+    publish(ctx, &place, durable);
+    drop(here);
+    acknowledge(ctx, &place, sync)?;
+    unfinished.finished();
+    if ctx.log.wants_next(&place) {
+        ask_ahead(ctx, &place);
+    }
+    Ok(last)
+}
+
 /// Checks that `batch` may be committed to this database, and by this thread now.
 fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     ctx.check_writable()?;
@@ -223,7 +261,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     }
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
     let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
-        op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold
+        op.family == family.id && op.kind.holds_value() && op.value.len() >= threshold
     };
     let (mut pointers, mut moved) = (Vec::new(), 0);
     for family in &batch.families {
@@ -328,7 +366,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
         call_hooks(batch, last);
     }
     // So that batches that wait for their next use leave most of the share of all to others.
-    batch.recycle(|| ctx.memory.used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
+    batch.recycle(|| ctx.memory.whole().used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
     last
 }
 

@@ -10,7 +10,7 @@ use super::ops::Op;
 use crate::callback::comparing;
 use crate::context::WriteCtx;
 use crate::family::{FamilyCore, MemSlot};
-use crate::types::{Kind, SeqNo};
+use crate::types::SeqNo;
 use crate::wal::Commit;
 use crate::{Error, Result};
 
@@ -110,7 +110,7 @@ pub fn insert_op(
     place: Option<Place<'_>>,
 ) -> Result<(), MemtableFull> {
     let seq = seq + u64::from(op.rank);
-    if op.kind == Kind::RangeDelete {
+    if op.kind.is_range() {
         let range = op.range_tombstone(seq);
         range.charge_to(&family.memory);
         slot.ranges.add(&family.options.comparator, range);

@@ -27,6 +27,7 @@ mod tests;
 
 pub use batch::{Mark, WriteBatch, check_key};
 pub use chunks::{Chunks, begin_writing};
+pub(crate) use commit::commit_taken;
 pub use commit::{commit, commit_if};
 pub use family::Family;
 pub use insert::{insert_op, slot_of};

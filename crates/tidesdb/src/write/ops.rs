@@ -20,6 +20,16 @@ use crate::wal::LoggedCommit;
 
 /// Set in the kind of an operation with an expiry in milliseconds, in [`EXPIRY_BYTES`].
 const HAS_EXPIRY: u8 = 0x40;
+const _: () = {
+    let mut i = 0;
+    while i < Kind::ALL.len() {
+        assert!(
+            (Kind::ALL[i] as u8) < HAS_EXPIRY,
+            "the number of a kind has no bit in common with the mark of an expiry"
+        );
+        i += 1;
+    }
+};
 /// Bytes of an expiry, which is at most [`EXPIRY_MAX`](crate::types::EXPIRY_MAX).
 const EXPIRY_BYTES: usize = 6;
 /// Bytes of an operation besides its key and value, at most.
@@ -127,10 +137,10 @@ impl<'a> Iterator for Ops<'a> {
 #[inline]
 fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
     let first = d.u8()?;
-    if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
-        return decode_ranked(d, rank, first);
+    let kind = Kind::of_number(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
+    if kind.is_ranked() {
+        return decode_ranked(d, rank, kind, first >= HAS_EXPIRY);
     }
-    let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
     let family = decode_family(d)?;
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
@@ -141,11 +151,11 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     let fits = match kind {
         Kind::PutPointer => ValuePlace::is_length(value_len),
         Kind::Delete | Kind::SingleDelete => value_len == 0,
-        Kind::Put | Kind::RangeDelete => true,
-        Kind::Merge => false,
+        Kind::Put => true,
+        Kind::RangeDelete | Kind::Merge => false, // these have a rank
     };
     if !fits {
-        return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
+        return Err(d.corrupt("length of a pointer, or a delete with a value"));
     }
     let (key, value) = (d.take(key_len)?, d.take(value_len)?);
     Ok(Op { family, kind, expiry, key, value, rank: rank.unwrap_or(0) })
@@ -163,16 +173,26 @@ fn decode_expiry(d: &mut Decoder<'_>) -> Result<u64> {
 }
 
 /// Decodes an operation that has a rank.
-fn decode_ranked<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>, kind: u8) -> Result<Op<'a>> {
-    let (kind, longest) = match kind {
-        _ if kind == Kind::RangeDelete as u8 => (Kind::RangeDelete, [BORDER_BYTES_MAX; 2]),
-        _ if kind == Kind::Merge as u8 => (Kind::Merge, [KEY_BYTES_MAX, VALUE_BYTES_MAX]),
-        _ => return Err(d.corrupt("unknown kind of operation")),
+fn decode_ranked<'a>(
+    d: &mut Decoder<'a>,
+    rank: &mut Option<u32>,
+    kind: Kind,
+    expires: bool,
+) -> Result<Op<'a>> {
+    let (longest, has_key) = match kind {
+        Kind::RangeDelete => ([BORDER_BYTES_MAX; 2], false),
+        Kind::Merge => ([KEY_BYTES_MAX, VALUE_BYTES_MAX], true),
+        Kind::Put | Kind::PutPointer | Kind::Delete | Kind::SingleDelete => {
+            return Err(d.corrupt("an operation without a rank"));
+        }
     };
+    if expires {
+        return Err(d.corrupt("an expiry of a range delete or of a merge"));
+    }
     let family = decode_family(d)?;
     let (key_len, value_len) = (d.length(longest[0])?, d.length(longest[1])?);
     let told = check_rank(d, rank)?;
-    if key_len == 0 && kind == Kind::Merge {
+    if key_len == 0 && has_key {
         return Err(d.corrupt("empty key"));
     }
     Ok(Op { family, kind, expiry: 0, key: d.take(key_len)?, value: d.take(value_len)?, rank: told })

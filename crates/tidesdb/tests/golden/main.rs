@@ -1,5 +1,5 @@
 //! Databases in the format of the first release can be opened by this version on each machine, return every row, accept writes, and can be
-//! reopened. What this version writes is the same on each machine, byte for byte.
+//! reopened. Generations of backups in that format are restored. What this version writes is the same on each machine, byte for byte.
 
 #![allow(clippy::disallowed_methods, reason = "the stored databases are files")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -9,8 +9,11 @@ mod set;
 use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use set::{DIR, FAMILIES, Files, Rows, by_length, configured, expected, expiry_of, options_of};
+use set::{DIR, FAMILIES, Files, Rows, STORE, by_length, configured, expected, expiry_of, options_of};
+use tidesdb::backup::Backups;
+use tidesdb::store::DirectoryStore;
 use tidesdb::{Db, OpenOptions};
 use tidesdb_io::sim::{self, Image, SimDisk};
 use tidesdb_io::{Env, crc32c};
@@ -23,17 +26,25 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
+/// Returns stored files of the first release.
+fn stored(name: &str) -> Files {
+    let files = fs::read_dir(home().join("1").join(name)).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    });
+    files.collect()
+}
+
 /// Returns the databases of the first release, and those that this version writes here.
 fn databases() -> Vec<Files> {
-    let stored = |name: &str| -> Files {
-        let files = fs::read_dir(home().join("1").join(name)).unwrap().map(|entry| {
-            let entry = entry.unwrap();
-            (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
-        });
-        files.collect()
-    };
-    let written = set::write().unwrap().map(|(_, files)| files);
-    ["closed", "killed"].map(stored).into_iter().chain(written).collect()
+    let [closed, killed, _] = set::write().unwrap().map(|(_, files)| files);
+    vec![stored("closed"), stored("killed"), closed, killed]
+}
+
+/// Returns the backups of the first release, and those that this version writes here.
+fn stores() -> [Files; 2] {
+    let [.., (_, written)] = set::write().unwrap();
+    [stored(STORE), written]
 }
 
 /// Returns a simulated machine with a database in [`DIR`]. The machine has another boot identity, so nothing that the log records about
@@ -94,10 +105,8 @@ fn all_rows_are_kept_through_writes_and_reopens() {
         let mut rows = expected();
         let db = options(&env).comparator(by_length()).open().unwrap();
         check(&db, &rows, &[]);
-        for (family, name) in FAMILIES.iter().enumerate() {
-            db.family(name).unwrap().put(b"new", b"row").unwrap();
-            rows[family].insert(b"new".to_vec(), b"row".to_vec());
-        }
+        set::add(&db).unwrap();
+        with_added(&mut rows);
         db.flush().unwrap();
         check(&db, &rows, &[]);
         db.compact().unwrap();
@@ -141,6 +150,99 @@ fn a_family_is_left_out_without_its_comparator() {
         drop(db);
         let db = options(&env).lock().unwrap().open([by_length()]).unwrap();
         check(&db, &rows, &[]);
+    }
+}
+
+fn with_added(rows: &mut [Rows]) {
+    for rows in rows {
+        rows.insert(b"new".to_vec(), b"row".to_vec());
+    }
+}
+
+/// On the file system of this machine: the two generations have the rows that they had elsewhere, and the next one shares what the store has.
+#[test]
+fn generations_are_restored_and_go_on() {
+    for files in stores() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        fs::create_dir(at(STORE)).unwrap();
+        put_files(&at(STORE), &files);
+        let backups = Backups::new(Arc::new(DirectoryStore::open_existing(at(STORE)).unwrap()));
+        let open = |name: &str| configured(Db::options(at(name))).comparator(by_length());
+        let proofs: Vec<bool> =
+            backups.list().unwrap().iter().map(|made| made.proof.is_some_and(|proof| proof.passed)).collect();
+        assert_eq!(proofs, [true, false]);
+        let mut rows = expected();
+        for number in 1..=2 {
+            assert!(backups.verify(number).unwrap().is_ok());
+            let name = format!("restored {number}");
+            backups.restore(number, at(&name)).unwrap();
+            let db = open(&name).open().unwrap();
+            check(&db, &rows, &[]);
+            if number == 1 {
+                set::add(&db).unwrap();
+                with_added(&mut rows);
+                check(&db, &rows, &[]);
+            }
+            db.close().unwrap();
+            assert!(backups.prove(number, open("scratch")).unwrap().proof.unwrap().passed);
+        }
+        let db = open("restored 2").open().unwrap();
+        let first = backups.create(&db).unwrap();
+        set::add(&db).unwrap();
+        let next = backups.create(&db).unwrap();
+        assert!(next.bytes_copied > 0 && next.bytes_copied < first.bytes / 2, "{next:?}");
+        db.close().unwrap();
+        backups.restore(next.number, at("next")).unwrap();
+        check(&open("next").open().unwrap(), &rows, &[]);
+    }
+}
+
+/// File systems that fold case, and those of Windows, can hold each name in a store and in a folder that was restored, whatever the families are called.
+#[test]
+fn each_file_system_takes_the_names_of_backups() {
+    let (env, ..) = sim::env(1);
+    let db = configured(Db::options(DIR)).env(env.clone()).open().unwrap();
+    for name in [
+        "con",
+        "NUL.txt",
+        "a/b",
+        "..",
+        "x:y",
+        "tail.",
+        "tail ",
+        "Case",
+        "cASE",
+        "*?\"<>|\\",
+        "\u{1f433}",
+        "a\nb",
+    ] {
+        db.create_family(name, options_of(0)).unwrap().put(b"key", [7; 2000]).unwrap();
+    }
+    let backups = Backups::with_env(Arc::new(DirectoryStore::open_in(&env, STORE).unwrap()), env.clone());
+    backups.create(&db).unwrap();
+    backups.restore(1, "restored").unwrap();
+    let restored = configured(Db::options("restored")).env(env.clone()).open().unwrap();
+    assert_eq!(restored.families(), db.families());
+    let names =
+        [STORE, "restored"].map(|dir| env.disk.open_dir(Path::new(dir), false).unwrap().list().unwrap());
+    for mut names in names {
+        assert!(names.len() > 3, "{names:?}");
+        for name in &names {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || ".+".contains(c);
+            assert!(name.len() < 100 && name.chars().all(is_plain) && !name.ends_with('.'), "{name:?}");
+            let stem = name.split('.').next().unwrap().to_ascii_lowercase();
+            let is_device = ["con", "prn", "aux", "nul"].contains(&&*stem)
+                || ["com", "lpt"]
+                    .iter()
+                    .any(|device| stem.strip_prefix(device).is_some_and(|n| n.len() == 1));
+            assert!(!is_device, "{name:?}");
+        }
+        let count = names.len();
+        names.iter_mut().for_each(|name| name.make_ascii_lowercase());
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count, "two names differ in their case only");
     }
 }
 
@@ -213,7 +315,7 @@ fn each_machine_writes_the_same_bytes() {
     assert_eq!(digests.len(), known.lines().count(), "{RENEW}");
 }
 
-/// Writes `written.txt`, and the databases to `target/tmp/golden`: a release that changes the format adds them to the stored ones.
+/// Writes `written.txt`, and the databases and the store to `target/tmp/golden`: a release that changes the format adds them to the stored ones.
 #[test]
 #[ignore = "changes the source"]
 fn write_again() {

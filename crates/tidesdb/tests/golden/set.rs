@@ -3,17 +3,24 @@
 //! `killed` is what a process leaves that was killed while some rows were only in its log. `closed` is `killed`, opened and closed. Both are
 //! written on a simulated machine, whose time stands still and whose random numbers have a seed: so each run writes the same bytes, on each
 //! machine.
+//!
+//! `store` has two generations of backups of `killed`: of all rows, proven, and of one more row in each family.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tidesdb::backup::{Backups, CreateOptions};
+use tidesdb::store::DirectoryStore;
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, OpenOptions, Result, SyncMode, WriteBatch};
 use tidesdb_io::Env;
 use tidesdb_io::sim::{self, SimDisk};
 
 /// The directory of a database on its simulated machine.
 pub(crate) const DIR: &str = "db";
+/// The directory of the backups.
+pub(crate) const STORE: &str = "store";
 /// Expiry of rows that must not expire during any test, in seconds: 2100-01-01.
 const FAR: u64 = 4_102_444_800;
 /// Files that only take space, and that the engine does not read.
@@ -97,9 +104,32 @@ pub(crate) fn configured(options: OpenOptions) -> OpenOptions {
         .default_family(options_of(0))
 }
 
-/// Writes both databases, and returns their names and files.
-pub(crate) fn write() -> Result<[(&'static str, Files); 2]> {
-    let open = |env: &Env| configured(Db::options(DIR)).env(env.clone()).comparator(by_length()).open();
+/// Writes both databases and the store, and returns their names and files.
+pub(crate) fn write() -> Result<[(&'static str, Files); 3]> {
+    let disk = written()?;
+    let killed = files(&disk, DIR);
+    let (env, closed, _) = sim::env_on(disk.fork(), 2);
+    open(&env)?.close()?;
+    let (env, backed_up, _) = sim::env_on(disk.fork(), 4);
+    let db = open(&env)?;
+    let backups = Backups::with_env(Arc::new(DirectoryStore::open_in(&env, STORE).unwrap()), env);
+    backups.create_with(&db, &CreateOptions::default().prove("scratch"))?;
+    add(&db)?;
+    backups.create(&db)?;
+    Ok([("closed", files(&closed, DIR)), ("killed", killed), (STORE, files(&backed_up, STORE))])
+}
+
+/// Adds a row to each family.
+pub(crate) fn add(db: &Db) -> Result<()> {
+    FAMILIES.iter().try_for_each(|name| db.family(name)?.put(b"new", b"row").map(drop))
+}
+
+fn open(env: &Env) -> Result<Db> {
+    configured(Db::options(DIR)).env(env.clone()).comparator(by_length()).open()
+}
+
+/// Returns the disk of a machine on which a process was killed.
+fn written() -> Result<SimDisk> {
     let (env, disk, _) = sim::env(1);
     let db = open(&env)?;
     for (family, name) in FAMILIES.iter().enumerate().skip(1) {
@@ -112,16 +142,13 @@ pub(crate) fn write() -> Result<[(&'static str, Files); 2]> {
     db.close()?;
     let db = open(&env)?; // begins a new, short manifest
     apply(&db, &logged())?;
-    let killed = files(&disk);
-    let (env, disk, _) = sim::env_on(disk.fork(), 2);
-    open(&env)?.close()?;
-    Ok([("closed", files(&disk)), ("killed", killed)])
+    Ok(disk.fork()) // before the database is closed
 }
 
-/// Returns the files of a database.
-fn files(disk: &SimDisk) -> Files {
-    let names = disk.file_names(DIR).unwrap().into_iter().filter(|name| !NOT_NEEDED.contains(&&**name));
-    names.map(|name| (name.clone(), disk.read_file(format!("{DIR}/{name}")).unwrap())).collect()
+/// Returns the files of a database or a store.
+fn files(disk: &SimDisk, dir: &str) -> Files {
+    let names = disk.file_names(dir).unwrap().into_iter().filter(|name| !NOT_NEEDED.contains(&&**name));
+    names.map(|name| (name.clone(), disk.read_file(format!("{dir}/{name}")).unwrap())).collect()
 }
 
 /// Returns the moment at which the row `key` expires; `None` = never.

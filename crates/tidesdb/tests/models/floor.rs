@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tidesdb::SeqNo;
-use tidesdb::internals::merge::{Retain, RetainRules, Verdict};
+use tidesdb::internals::merge::{Action, Retain, RetainRules};
 use tidesdb::internals::mvcc::Snapshots;
 use tidesdb::internals::types::{Comparator, Kind};
 use tidesdb_sync::{EpochCell, pin};
@@ -72,7 +72,7 @@ impl World {
         let mut input: Vec<SeqNo> = flushed.map(|place| self.log.seq(place)).collect();
         input.extend(&old.table);
         let mut judge = Retain::new(self.rules(), Comparator::bytewise());
-        input.retain(|version| judge.judge(b"k", *version, Kind::Put, 0) == Verdict::Keep);
+        input.retain(|version| judge.judge(b"k", *version, Kind::Put, 0) == Action::Keep);
         self.view.store(View { table: input, memtable_from });
     }
 

@@ -2,12 +2,12 @@
 //! both, but no trait.
 
 use std::ffi::CStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rocksdb::{
     ColumnFamilyDescriptor, DB, DBAccess, DBPinnableSlice, DBRawIteratorWithThreadMode, Error, FlushOptions,
-    OptimisticTransactionDB, Options, ReadOptions, WaitForCompactOptions, WriteBatchWithTransaction,
-    WriteOptions,
+    IngestExternalFileOptions, OptimisticTransactionDB, Options, ReadOptions, WaitForCompactOptions,
+    WriteBatchWithTransaction, WriteOptions,
 };
 use tidesdb_bench::engine::Transactions;
 
@@ -34,6 +34,8 @@ pub(crate) trait Base: DBAccess + Send + Sync + Sized + 'static {
     /// Returns the values of `keys` with one call that reads blocks in parallel.
     fn values(&self, keys: &[Vec<u8>], how: &ReadOptions) -> Result<Vec<Option<DBPinnableSlice<'_>>>>;
     fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self>;
+    /// Takes sorted tables, whose files are moved.
+    fn ingest(&self, files: Vec<PathBuf>) -> Result<()>;
     fn flush_log(&self, sync: bool) -> Result<()>;
     /// Flushes memtables and waits for background work to finish.
     fn settle(&self) -> Result<()>;
@@ -97,6 +99,12 @@ macro_rules! base {
 
             fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self> {
                 self.raw_iterator()
+            }
+
+            fn ingest(&self, files: Vec<PathBuf>) -> Result<()> {
+                let mut how = IngestExternalFileOptions::default();
+                how.set_move_files(true);
+                self.ingest_external_file_opts(&how, files)
             }
 
             fn flush_log(&self, sync: bool) -> Result<()> {

@@ -7,8 +7,10 @@
 //! Workloads with transactions open its optimistic transactional database, all others the plain one.
 
 mod base;
+mod tables;
 mod transaction;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rocksdb::{
@@ -20,6 +22,7 @@ use tidesdb_bench::rivals;
 use tidesdb_bench::spec::{Durability, Spec};
 
 use base::Base;
+use tables::Tables;
 
 fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
@@ -51,6 +54,8 @@ const BLOB: u64 = 4096;
 
 struct Rocks<D> {
     db: D,
+    /// Where tables are built, and how, in rows whose batches go to tables.
+    bulk: Option<(PathBuf, Options)>,
     settings: String,
     batch: u64,
     durability: Durability,
@@ -72,7 +77,11 @@ fn opened<D: Base>(config: &Config, transactions: &str) -> Result<Box<dyn Engine
     let variant = Variant::of(&config.engine);
     let db = D::at(&options(spec, variant)?, &config.dir).map_err(said)?;
     let settings = settings(spec, variant) + transactions;
-    Ok(Box::new(Rocks { db, settings, batch: spec.batch, durability: spec.durability }))
+    let bulk = match spec.bulk {
+        true => Some((config.dir.clone(), options(spec, variant)?)),
+        false => None,
+    };
+    Ok(Box::new(Rocks { db, bulk, settings, batch: spec.batch, durability: spec.durability }))
 }
 
 fn options(spec: &Spec, variant: Variant) -> Result<Options> {
@@ -159,7 +168,17 @@ impl<D: Base> Engine for Rocks<D> {
         let (batch, direct) = (D::Batch::default(), self.batch == 1);
         let mut read = ReadOptions::default();
         read.set_async_io(true);
-        Ok(Box::new(RocksSession { db: &self.db, how, read, batch, cursor: None, direct, transactions }))
+        let tables = self.bulk.as_ref().map(|(dir, options)| Tables::new(dir, options));
+        Ok(Box::new(RocksSession {
+            db: &self.db,
+            how,
+            read,
+            batch,
+            tables,
+            cursor: None,
+            direct,
+            transactions,
+        }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -219,6 +238,7 @@ struct RocksSession<'a, D: Base> {
     how: WriteOptions,
     read: ReadOptions,
     batch: D::Batch,
+    tables: Option<Tables<'a>>,
     cursor: Option<DBRawIteratorWithThreadMode<'a, D>>,
     direct: bool,
     transactions: Option<Box<dyn Transactions + 'a>>,
@@ -250,6 +270,9 @@ fn rows<D: Base>(
 
 impl<D: Base> Session for RocksSession<'_, D> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if let Some(tables) = &mut self.tables {
+            return tables.put(key, value).map_err(said);
+        }
         if self.direct {
             return self.db.put_one(key, value, &self.how).map_err(said);
         }
@@ -266,6 +289,9 @@ impl<D: Base> Session for RocksSession<'_, D> {
     }
 
     fn commit(&mut self) -> Result<()> {
+        if let Some(tables) = &mut self.tables {
+            return tables.finish().and_then(|files| self.db.ingest(files)).map_err(said);
+        }
         if self.direct || D::is_empty(&self.batch) {
             return Ok(());
         }

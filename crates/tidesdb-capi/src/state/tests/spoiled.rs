@@ -22,10 +22,12 @@ fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
         sync: SyncMode::None,
         merges: true,
         waits_at_close: false,
+        is_view: false,
         connector: None,
-        _messages: crate::log::open(99, None, 0),
+        operators: Vec::new(),
+        _messages: Arc::new(crate::log::open(99, None, 0)),
     };
-    let database = Arc::new(Database::new(locked, facts).unwrap());
+    let database = Arc::new(Database::new(locked, Vec::new(), facts).unwrap());
     database.publish().unwrap();
     database
 }

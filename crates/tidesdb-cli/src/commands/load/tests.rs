@@ -82,7 +82,7 @@ fn the_number_of_rows_loaded_before_a_bad_one_is_reported() {
     let failure = load(&stage, "a.tsv", content.as_bytes(), &[]).unwrap_err();
     assert!(failure.message().contains("line 2501"), "{}", failure.message());
     let kept = stage.run(&["scan", "-c"]);
-    let told = format!("loaded before it: {} rows", crate::text::grouped(kept.trim().parse().unwrap()));
+    let told = format!("loaded before it: {} rows", grouped(kept.trim().parse().unwrap()));
     assert!(failure.message().contains(&told), "{} / {kept}", failure.message());
 }
 
@@ -113,4 +113,196 @@ fn wrong_options_are_reported_before_anything_is_read() {
         stage.fails(&["load", "--format", "tsv", stage.dir.path().to_str().unwrap()]).exit,
         Exit::Usage
     );
+}
+
+/// Rows in key order, enough for tables.
+fn sorted_rows(rows: std::ops::Range<u32>) -> String {
+    rows.map(|n| format!("{n:06}\t{n:01000}\n")).collect()
+}
+
+fn told(stage: &Stage, content: &str, more: &[&str]) -> serde_json::Value {
+    let out = load(stage, "a.tsv", content.as_bytes(), &[&["--json"], more].concat()).unwrap();
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn sorted_rows_go_to_tables() {
+    let stage = Stage::new();
+    let content = sorted_rows(0..9000) + "expires\tsoon\\@99999999999.250\nover\tand\\@1\n";
+    let json = told(&stage, &content, &[]);
+    assert_eq!((&json["rows"], &json["unsorted_line"]), (&9002.into(), &serde_json::Value::Null));
+    // The first 4 MiB are batches.
+    let sorted = json["sorted"].as_u64().unwrap();
+    assert!((4000..6000).contains(&sorted), "{json}");
+    let shown = content.replace("over\tand\\@1\n", "");
+    assert!(stage.run(&["dump"]) == shown, "the dump differs");
+    stage.run(&["compact"]);
+    assert!(stage.run(&["dump"]) == shown, "the dump differs after a merge");
+    assert!(stage.db.verify().unwrap().is_ok());
+    let text = load(&stage, "a.tsv", content.as_bytes(), &[]).unwrap();
+    assert!(text.contains("9,001 rows replaced a value"), "{text}");
+    assert!(text.ends_with(" rows were written as sorted tables\n"), "{text}");
+}
+
+#[test]
+fn rows_out_of_order_go_on_in_batches() {
+    let stage = Stage::new();
+    let content = sorted_rows(0..6000) + "005999\tsame\n000007\tearlier\nz\t1\nz\t2\n";
+    let json = told(&stage, &content, &[]);
+    assert_eq!((&json["rows"], &json["replaced"]), (&6004.into(), &3.into()));
+    assert_eq!(json["unsorted_line"], 6001);
+    assert!(json["sorted"].as_u64().unwrap() >= 1000, "{json}");
+    for (key, value) in [("005999", "same"), ("000007", "earlier"), ("z", "2")] {
+        assert_eq!(stage.run(&["get", key]), value);
+    }
+    assert_eq!(stage.run(&["scan", "-c"]), "6001\n");
+    let text = load(&stage, "a.tsv", content.as_bytes(), &[]).unwrap();
+    let end = " rows were written as sorted tables; from line 6,001 on in batches: its key does not come after the one before it\n";
+    assert!(text.ends_with(end), "{text}");
+    let text = load(&stage, "a.tsv", format!("b\t\na\t\n{content}").as_bytes(), &[]).unwrap();
+    let end = "\nall rows were written in batches: the key in line 2 does not come after the one before it\n";
+    assert!(text.ends_with(end), "{text}");
+}
+
+#[test]
+fn the_order_is_that_of_the_family() {
+    let stage = Stage::new();
+    let order = tidesdb::Comparator::reverse_bytewise();
+    stage.db.create_family("turned", tidesdb::FamilyOptions::default().comparator(order)).unwrap();
+    let turned: String = sorted_rows(0..6000).lines().rev().flat_map(|line| [line, "\n"]).collect();
+    let json = told(&stage, &turned, &["--family", "turned"]);
+    assert!(json["sorted"].as_u64().unwrap() >= 1000, "{json}");
+    assert!(stage.run(&["dump", "--family", "turned"]) == turned, "the dump differs");
+    let json = told(&stage, &turned, &[]);
+    assert_eq!((&json["sorted"], &json["unsorted_line"]), (&0.into(), &2.into()));
+}
+
+#[test]
+fn rows_of_tables_before_a_bad_one_are_loaded() {
+    let stage = Stage::new();
+    let content = sorted_rows(0..6000) + "\tno key\nz\t1\n";
+    let failure = load(&stage, "a.tsv", content.as_bytes(), &[]).unwrap_err();
+    assert!(failure.message().contains("a.tsv, line 6001: "), "{}", failure.message());
+    assert!(failure.message().contains("loaded before it: 6,000 rows"), "{}", failure.message());
+    assert_eq!(stage.run(&["scan", "-c"]), "6000\n");
+    let json = told(&stage, &content, &["--skip-bad"]);
+    assert_eq!((&json["bad"], &json["unsorted_line"]), (&1.into(), &serde_json::Value::Null));
+    assert_eq!(stage.run(&["get", "z"]), "1");
+}
+
+/// Each batch is to be durable.
+#[test]
+fn rows_that_are_to_be_durable_at_once_go_in_batches() {
+    let stage = Stage::new();
+    for (mode, is_sorted) in [("full", false), ("interval:1s", false), ("none", true)] {
+        let json = told(&stage, &sorted_rows(0..6000), &["--sync", mode]);
+        assert_eq!(json["sorted"].as_u64().unwrap() > 0, is_sorted, "{mode}: {json}");
+    }
+}
+
+/// Adds rows `rows`, with a step after each.
+fn step(loader: &mut Loader<'_>, rows: std::ops::Range<u64>) {
+    for n in rows {
+        let key = format!("{n:06}");
+        let row = format::Row { line: n + 1, key: key.as_bytes(), value: &[b'x'; 994], expiry: 0 };
+        loader.turn(&row, || 0).unwrap();
+        loader.add(&row).unwrap();
+        loader.step().unwrap();
+    }
+}
+
+fn session(stage: &Stage) -> Session {
+    let path = stage.dir.path().join("db");
+    let (db, common) = (stage.db.clone(), crate::session::Common::default());
+    Session { db, path, common, access: crate::session::Access::Write, beside: None }
+}
+
+/// As a long file whose rows come in any order: the result is that of batches.
+#[test]
+fn rows_in_any_order_are_sorted_before_they_are_written() {
+    let stage = Stage::with(&["k0007", "k9000"]);
+    let session = session(&stage);
+    let family = session.family().unwrap();
+    let limits =
+        Limits { sort_from: 1, sort_bytes: 20_000, sort_chunk: 3000, run_bytes: 5000, ..Limits::default() };
+    let mut loader = Loader::new(&session, &family, limits).unwrap();
+    let mut wanted = std::collections::BTreeMap::from([("k9000".to_owned(), "k9000".to_owned())]);
+    let scratch = session.path.join("SORTING");
+    for n in 0..1500_u64 {
+        let (key, value) = (format!("k{:04}", n * 7919 % 1009), format!("value {n}"));
+        // One that has expired hides the row before it.
+        let expiry = if n % 100 == 99 { 1 } else { 0 };
+        let row = format::Row { line: n + 1, key: key.as_bytes(), value: value.as_bytes(), expiry };
+        loader.turn(&row, || 1 << 20).unwrap();
+        loader.add(&row).unwrap();
+        loader.step().unwrap();
+        assert_eq!(scratch.exists(), loader.sorts());
+        match expiry {
+            0 => wanted.insert(key, value),
+            _ => wanted.remove(&key),
+        };
+    }
+    assert!(loader.tally.sorted > 0, "the first portion is written");
+    let empty = format::Row { line: 1501, key: b"", value: b"", expiry: 0 };
+    assert!(matches!(loader.add(&empty), Err(tidesdb::Error::InvalidArgument { .. })));
+    loader.commit().unwrap();
+    // Each key but k0007 was there once at most before its first row.
+    let (rows, replaced) = (loader.tally.rows, loader.tally.replaced);
+    assert_eq!((rows, replaced), (1500, 1500 - 1009 + 1), "{:?}", loader.tally);
+    let told = way(&loader.tally).unwrap();
+    assert!(
+        told.ends_with("written as sorted tables; 1,498 rows from line 3 on were sorted first"),
+        "{told}"
+    );
+    drop(loader);
+    assert!(!scratch.exists());
+    let found: Vec<(String, String)> = family
+        .iter()
+        .unwrap()
+        .map(|row| row.unwrap())
+        .map(|row| {
+            (String::from_utf8_lossy(&row.0).into_owned(), String::from_utf8_lossy(&row.1).into_owned())
+        })
+        .collect();
+    assert_eq!(found, wanted.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn tables_are_taken_now_and_then() {
+    let stage = Stage::new();
+    let session = session(&stage);
+    let family = session.family().unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    let limits = Limits {
+        sorted_from: 10_000,
+        run_bytes: 5000,
+        run_time: minute,
+        slow_bytes: 1000,
+        ..Limits::default()
+    };
+    let mut loader = Loader::new(&session, &family, limits).unwrap();
+    step(&mut loader, 0..10);
+    assert_eq!((loader.tally.rows, loader.tally.sorted), (10, 0), "batches");
+    step(&mut loader, 10..14);
+    assert_eq!((loader.tally.rows, loader.added()), (10, 14), "tables that are not taken");
+    assert_eq!(stage.run(&["scan", "-c"]), "10\n");
+    step(&mut loader, 14..15);
+    assert_eq!((loader.tally.rows, loader.tally.sorted), (15, 5), "taken after so many bytes");
+    assert_eq!(stage.run(&["scan", "-c"]), "15\n");
+    step(&mut loader, 15..17);
+    drop(loader);
+    assert_eq!(stage.run(&["scan", "-c"]), "15\n", "an interrupted load leaves what was taken");
+    let limits = Limits { run_time: std::time::Duration::ZERO, ..limits };
+    let mut loader = Loader::new(&session, &family, limits).unwrap();
+    step(&mut loader, 20..32);
+    assert_eq!((loader.tally.rows, loader.tally.sorted), (12, 2), "taken after so much time");
+    assert_eq!(loader.tally.batches, None, "these have enough bytes to go on");
+    loader.commit().unwrap();
+    let limits = Limits { slow_bytes: 1001, ..limits };
+    let mut loader = Loader::new(&session, &family, limits).unwrap();
+    step(&mut loader, 40..60);
+    assert_eq!((loader.tally.rows, loader.tally.sorted), (20, 1));
+    assert_eq!(loader.tally.batches, Some(Because::Slow(51)));
+    assert!(way(&loader.tally).unwrap().ends_with("after line 51 in batches: the rows came slowly"));
+    assert_eq!(stage.run(&["scan", "-c"]), "47\n");
 }

@@ -84,8 +84,8 @@ fn help_lists_every_verb() {
     let (outcome, text, _dir) = script("help\nhelp scan\nscan --help\n");
     assert_eq!(outcome.unwrap(), Exit::Done);
     for name in [
-        "load", "dump", "get", "put", "delete", "scan", "families", "stats", "verify", "compact", "use",
-        "quit",
+        "load", "dump", "export", "ingest", "get", "put", "delete", "scan", "families", "stats", "verify",
+        "compact", "use", "quit",
     ] {
         assert!(text.contains(&format!("\n  {name} ")), "{name} in {text}");
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::tree::{TableView, Tree, sum_bytes};
+use crate::order;
 
 /// Some sorted runs, newest first, of which the last is the largest level, and the partitions of their keys. A partition ends at every key
 /// where a table of the last run begins and that no table spans, and at both ends.
@@ -29,7 +30,7 @@ impl<'t, 'a> Partitions<'t, 'a> {
         let upper = this.runs[..at.len()].iter().enumerate();
         let upper = upper.flat_map(|(index, (_, tables))| tables.iter().map(move |t| (index, t)));
         let mut upper: Vec<(usize, &TableView<'_>)> = upper.collect();
-        upper.sort_by(|a, b| tree.compare(a.1.smallest, b.1.smallest));
+        order::sort_by(&mut upper, |a, b| tree.compare(a.1.smallest, b.1.smallest));
         let mut upper = upper.into_iter().peekable();
         // The last key of the upper tables passed; `None` if they end before the last partition's end.
         let mut reached: Option<&[u8]> = None;

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::order;
 use crate::types::{Comparator, SeqNo, TableId};
 
 /// First and last key of a table, or of several.
@@ -167,7 +168,7 @@ impl<'a> Tree<'a> {
         'a: 't,
     {
         let mut ranges: Vec<_> = tables.into_iter().map(TableView::range).collect();
-        ranges.sort_by(|a, b| self.compare(a.0, b.0));
+        order::sort_by(&mut ranges, |a, b| self.compare(a.0, b.0));
         let mut joined: Vec<KeyRange<'a>> = Vec::new();
         for range in ranges {
             match joined.last_mut() {

@@ -52,7 +52,7 @@ impl Rig {
     fn divided(family: FamilyOptions, parts: usize) -> Self {
         let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
-        let tables = Arc::new(TableContext::new(&dir, &Memory::new(0), 1 << 20, false));
+        let tables = Arc::new(TableContext::new(&dir, &Memory::new(0), 1 << 20));
         let opening = Arc::clone(&tables);
         let context = Context {
             dir: Arc::clone(&dir),
@@ -78,8 +78,8 @@ impl Rig {
         let health = Arc::default();
         let log = Log::new(&env, &dir, config, &health, WalId(1));
         log.begin(Vec::new()).unwrap();
-        let options =
-            DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
+        let mut options = DbOptions { background_threads: Some(0), ..DbOptions::default() };
+        options.forced.merge_parts = Some(parts);
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions, tables);
         let family = create_family(&ctx, "only", family);

@@ -1,6 +1,7 @@
 //! Rules about memory.
 
 use super::{Evidence, Finding, Severity, finding, share, size};
+use crate::order;
 
 pub(super) fn above_group(seen: &Evidence<'_>) -> Option<Finding> {
     let (limit, allowed) = (seen.stats.memory_limit_bytes, seen.around.memory?);
@@ -34,15 +35,20 @@ pub(super) fn scarce(seen: &Evidence<'_>) -> Option<Finding> {
         ("the cache, filters and indexes", stats.memory_tables_bytes),
         ("fixed parts", stats.memory_fixed_bytes),
     ];
-    uses.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    order::sort_by_key(&mut uses, |(_, bytes)| std::cmp::Reverse(*bytes));
     let limit = stats.memory_limit_bytes;
     let part = |bytes: u64| 100.0 * share(bytes as f64, limit as f64);
     let lines =
         uses.iter().take(3).map(|(what, bytes)| format!("{what}: {}, {:.0} %", size(*bytes), part(*bytes)));
+    let others = (stats.databases > 1).then(|| {
+        let own: u64 = uses.iter().map(|(_, bytes)| bytes).sum();
+        let (all, n) = (stats.memory_shared_bytes, stats.databases);
+        format!("{n} databases have the limit together and use {}, this one {}", size(all), size(own))
+    });
     finding(
         (Severity::Problem, "memory"),
         "memory is scarce, and writers are slowed down",
-        [format!("memory_limit is {}", size(limit))].into_iter().chain(lines).collect(),
+        [format!("memory_limit is {}", size(limit))].into_iter().chain(others).chain(lines).collect(),
         [
             "what the database holds is near its limit: writers wait until flushes and merges free some of it",
             "end long transactions, iterators and snapshots; raise memory_limit; docs/concepts/memory.md#reading-the-numbers",

@@ -22,6 +22,7 @@ use crate::family::FamilyStats;
 use crate::figures::{History, Pace, read_history};
 use crate::health::HealthReport;
 use crate::options::{ChangedSetting, FamilyOptions};
+use crate::order;
 use crate::stats;
 use crate::waits::StallCause;
 
@@ -279,7 +280,7 @@ impl WriterFigures {
 fn diagnose(seen: &Evidence<'_>) -> Vec<Finding> {
     let of_now = if seen.has_ended() { &[][..] } else { OF_NOW };
     let mut findings: Vec<Finding> = of_now.iter().chain(RULES).filter_map(|rule| rule(seen)).collect();
-    findings.sort_by_key(|finding| finding.severity);
+    order::sort_by_key(&mut findings, |finding| finding.severity);
     findings
 }
 

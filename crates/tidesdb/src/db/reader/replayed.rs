@@ -16,6 +16,7 @@ use super::super::replay::{Targets, insert_into};
 use crate::engine::Engine;
 use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
+use crate::order::Gather;
 use crate::ranges::RangeTombstone;
 use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
@@ -65,7 +66,7 @@ impl Replayed {
         last: Option<&Engine>,
         state: &State,
     ) -> Result<()> {
-        let named: BTreeSet<VlogId> = state.families.values().flat_map(|f| f.vlogs.keys().copied()).collect();
+        let named: BTreeSet<VlogId> = state.families.values().flat_map(|f| f.vlogs.keys().copied()).gather();
         let mut complete = self.complete.clone();
         complete.retain(|id| named.contains(id));
         for core in engine.write.all_families() {
@@ -78,11 +79,11 @@ impl Replayed {
             };
             let old = last.and_then(|last| last.write.family(core.id));
             if let Some(old) = old {
-                core.vlog.adopt(&old.vlog, used);
+                core.vlog.open.adopt(&old.vlog.open, used);
             }
             for (id, vlog) in &family.vlogs {
-                if !core.vlog.is_open(*id) || !complete.contains(id) {
-                    core.vlog.open_anew(*id)?;
+                if !core.vlog.open.has(*id) || !complete.contains(id) {
+                    core.vlog.open.open_anew(*id)?;
                 }
                 if vlog.sealed_at.is_some() {
                     complete.insert(*id);
@@ -159,7 +160,30 @@ impl Replayed {
         read.and(stopped.map_or(Ok(()), Err))
     }
 
+    /// Adds what `commit` takes. A table that the writer has removed is in the next manifest, in another form.
+    fn take(&mut self, engine: &Engine, targets: &Targets, commit: &LoggedCommit<'_>) -> Result<()> {
+        let passed = &mut self.passed;
+        let pass = |family| {
+            passed.insert(family);
+        };
+        for mut recovered in targets.taken(&engine.maintenance, commit, pass)? {
+            let tables = recovered.tables.iter().flat_map(|table| table.meta().vlog_refs.clone());
+            let vlogs: BTreeSet<VlogId> = tables.map(|r| r.vlog).gather();
+            let core = Arc::clone(&recovered.family);
+            // Now, as their tables: later the writer may have moved the values and removed the file.
+            for id in vlogs.iter().filter(|id| !core.vlog.open.has(**id)) {
+                core.vlog.open.open_anew(*id)?;
+            }
+            let slot = Arc::new(core.taken_slot(recovered.taken(), commit.seq)?);
+            self.slots.entry(core.id).or_default().push(Slot { slot, newest: commit.end() - 1, vlogs });
+        }
+        Ok(())
+    }
+
     fn insert(&mut self, engine: &Engine, targets: &Targets, commit: &LoggedCommit<'_>) -> Result<()> {
+        if commit.is_ingest {
+            self.take(engine, targets, commit)?;
+        }
         self.report.commits += 1;
         self.report.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
         let mut passed = std::mem::take(&mut self.passed);
@@ -182,7 +206,7 @@ impl Replayed {
     fn slot_for(&mut self, engine: &Engine, core: &Arc<FamilyCore>, seq: SeqNo) -> &mut Slot {
         let slots = self.slots.entry(core.id).or_default();
         let full = (core.buffer_bytes() / PARTS).max(SLOT_BYTES_MIN);
-        let fits = |last: &Slot| last.newest >= seq || last.slot.bytes() < full;
+        let fits = |last: &Slot| last.newest >= seq || last.slot.taken.is_none() && last.slot.bytes() < full;
         if !slots.last().is_some_and(fits) {
             let slot = core.new_slot(engine.write.env.entropy.next_u64(), seq, seq);
             slots.push(Slot { slot, newest: seq, vlogs: BTreeSet::new() });
@@ -207,7 +231,7 @@ impl Replayed {
 
 impl Slot {
     fn refer_to(&mut self, kind: Kind, value: &[u8]) {
-        if kind == Kind::PutPointer
+        if kind.holds_pointer()
             && let Some(place) = ValuePlace::decode(value)
         {
             if let ValuePlace::Chunks(chunks) = &place {

@@ -212,9 +212,9 @@ fn keys_do_not_affect_each_other() {
 fn keys_that_compare_equal_are_one_key() {
     let order = Comparator::case_insensitive();
     let mut retain = Retain::new(rules(&[], false), order);
-    use crate::merge::Verdict;
-    assert_eq!(retain.judge(b"Key", 9, Kind::Put, 0), Verdict::Keep);
-    assert_eq!(retain.judge(b"kEY", 8, Kind::Put, 0), Verdict::Drop(Shadowed));
+    use crate::merge::Action;
+    assert_eq!(retain.judge(b"Key", 9, Kind::Put, 0), Action::Keep);
+    assert_eq!(retain.judge(b"kEY", 8, Kind::Put, 0), Action::Drop(Shadowed));
     assert!(retain.finish().is_none());
 }
 

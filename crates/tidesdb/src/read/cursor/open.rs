@@ -61,7 +61,11 @@ pub(in super::super) fn sorted_sources(view: &ReadView, seq: SeqNo) -> impl Iter
         let tables = run.is_overlapping().then(|| run.tables().map(Sorted::Table));
         run_itself.into_iter().chain(tables.into_iter().flatten())
     });
-    view.memtables_at(seq).map(Sorted::Memtable).chain(tables)
+    let memtables = view.memtables_at(seq).flat_map(|slot| {
+        let runs = slot.taken.iter().flat_map(|taken| taken.runs()).map(Sorted::Run);
+        slot.taken.is_none().then_some(Sorted::Memtable(slot)).into_iter().chain(runs)
+    });
+    memtables.chain(tables)
 }
 
 /// Returns the range tombstones in `view` for a reader at `seq`.

@@ -17,9 +17,7 @@ use crate::read::get::{Traced, look_up_traced};
 use crate::sources::{Source, TableSlot};
 use crate::sst::{ReadStep, WatchingGate};
 use crate::stats::counts;
-use crate::types::{
-    Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, SeqNo, Slice, has_passed, moment_of,
-};
+use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, SeqNo, Slice, has_passed, moment_of};
 use crate::vlog::ValuePlace;
 
 /// Explains what a get of `key` does for a reader at `snapshot`, or at the newest visible commit.
@@ -109,10 +107,7 @@ impl Explained<'_> {
             let tombstone = self.tombstone_in(&slot.ranges.to_owned());
             self.sources.push(ExplainedSource {
                 range_tombstone: tombstone,
-                ..source(
-                    SourceName::Memtable { number, is_active },
-                    (slot.bytes() as u64, slot.map.entries()),
-                )
+                ..source(SourceName::Memtable { number, is_active }, (slot.bytes() as u64, slot.entries()))
             });
         }
         for run in view.version.runs() {
@@ -176,16 +171,16 @@ impl Explained<'_> {
         let mut judge = Judge { at: self.at, deleted, decided: None, is_combining: false };
         let memtables: Vec<Arc<MemSlot>> = self.view.memtables().cloned().collect();
         for at in 0..self.sources.len() {
-            let cursor = match self.sources[at].name {
+            let cursors = match self.sources[at].name {
                 SourceName::Memtable { number, .. } => memtables
                     .get(usize::try_from(number).unwrap_or(usize::MAX))
-                    .map(|slot| Source::memtable(&slot.map)),
-                SourceName::Table { table, .. } => self.table_cursor(at, table)?,
-                SourceName::Run { .. } => None,
+                    .map_or_else(Vec::new, |slot| slot.sources(self.order())),
+                SourceName::Table { table, .. } => self.table_cursor(at, table)?.into_iter().collect(),
+                SourceName::Run { .. } => Vec::new(),
             };
-            if let Some(mut cursor) = cursor {
+            for mut cursor in cursors {
                 let (versions, more) = versions(&mut cursor, self.order(), self.key, &mut judge)?;
-                self.sources[at].versions = versions;
+                self.sources[at].versions.extend(versions);
                 has_more |= more;
             }
         }
@@ -236,9 +231,9 @@ fn versions(
             continue;
         }
         let (seq, kind, expiry) = EntryMeta::parts(cursor.entry_meta());
-        let value_bytes = match kind {
-            Kind::PutPointer => ValuePlace::decode(cursor.value()?).map_or(0, |place| place.value_bytes()),
-            _ => cursor.value_len() as u64,
+        let value_bytes = match kind.holds_pointer() {
+            true => ValuePlace::decode(cursor.value()?).map_or(0, |place| place.value_bytes()),
+            false => cursor.value_len() as u64,
         };
         let verdict = judge.judge(cursor.entry_meta());
         let (kind, expiry) = (VersionKind::of(kind), moment_of(expiry));
@@ -272,7 +267,7 @@ impl Judge {
             return Verdict::Overwritten { by };
         }
         let has_expired = has_passed(version.expiry(), self.at.now);
-        if version.kind() == Kind::Merge && !has_expired {
+        if version.kind().is_operand() && !has_expired {
             self.is_combining = true;
             return Verdict::Combined;
         }

@@ -15,7 +15,7 @@ use crate::read::cursor::{Sorted, range_sets, sorted_sources};
 use crate::sources::Source;
 use crate::stats::counts;
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Scope, SeqNo, Stored, has_passed, moment_of,
+    Comparator, EntryCursor, EntryMeta, ReadPoint, Scope, SeqNo, Stored, has_passed, moment_of,
 };
 use crate::vlog::ValuePlace;
 use crate::{Error, Result};
@@ -130,7 +130,7 @@ impl RangeExplanation {
     fn add_row(&mut self, key: &[u8], entry: Result<Stored<'_>>) -> Result<()> {
         self.row_bytes += key.len() as u64;
         match entry {
-            Ok((_, Kind::PutPointer, place)) => {
+            Ok((_, kind, place)) if kind.holds_pointer() => {
                 let place = ValuePlace::decode(place);
                 self.log_values += 1;
                 self.log_value_bytes += place.map_or(0, |place| place.stored_bytes());
@@ -205,15 +205,19 @@ impl Watched {
         if is_known {
             return;
         }
-        let class = match meta.kind() {
-            _ if meta.seq > self.at.seq => Class::TooNew,
-            _ if self.hidden.as_mut().is_some_and(|hidden| hidden.covers(&self.order, key, meta.seq)) => {
-                Class::Hidden
-            }
-            kind if kind.is_tombstone() => Class::Tombstone,
-            _ if has_passed(meta.expiry(), self.at.now) => Class::Expired,
-            Kind::Merge => Class::Operand,
-            _ => Class::Value,
+        let kind = meta.kind();
+        let class = if meta.seq > self.at.seq {
+            Class::TooNew
+        } else if self.hidden.as_mut().is_some_and(|hidden| hidden.covers(&self.order, key, meta.seq)) {
+            Class::Hidden
+        } else if kind.is_tombstone() {
+            Class::Tombstone
+        } else if has_passed(meta.expiry(), self.at.now) {
+            Class::Expired
+        } else if kind.is_operand() {
+            Class::Operand
+        } else {
+            Class::Value
         };
         self.counts.entries += 1;
         *self.count_of(class) += 1;

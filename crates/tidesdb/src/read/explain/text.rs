@@ -67,7 +67,6 @@ impl Display for ReadOrigin {
         f.write_str(match self {
             Self::Memory => "in the memory of the table",
             Self::Cache => "from the block cache",
-            Self::Map => "in the mapped file",
             Self::PageCache => "read, from the page cache of the system",
             Self::Device if std::env::consts::OS == "linux" => "read from the device",
             Self::Device => "read from the file",

@@ -17,7 +17,7 @@ mod reader;
 mod search;
 
 use crate::codec::{Compression, decompress};
-use crate::types::{KEY_BYTES_MAX, Kind};
+use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
 use crate::{Error, Result};
 
 use packing::{PackedParts, unpack};
@@ -174,7 +174,7 @@ impl Shape {
     #[inline]
     pub(super) fn new(h: &Header) -> std::result::Result<Self, &'static str> {
         let bad_kind =
-            if h.flags & KIND_UNIFORM != 0 { Kind::from_u8(h.kind).is_none() } else { h.kind != 0 };
+            if h.flags & KIND_UNIFORM != 0 { Kind::of_version(h.kind).is_none() } else { h.kind != 0 };
         if h.entries == 0
             || h.entries > ENTRIES_MAX as u32
             || h.frames > h.entries
@@ -226,6 +226,15 @@ impl Shape {
             tails_at,
             end: prefix_at + h.key_raw,
         }
+    }
+
+    /// Gives all entries, which have no sequence number of their own, the number `seq`; `None` if one has.
+    pub(super) fn number_all(mut self, seq: SeqNo) -> Option<Self> {
+        if self.header.base_seq != 0 || self.header.seq_width != 0 {
+            return None;
+        }
+        self.header.base_seq = seq;
+        Some(self)
     }
 
     /// Returns whether a flag is set.

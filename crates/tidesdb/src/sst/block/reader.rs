@@ -1,7 +1,7 @@
 //! [`Block`]: access to the fields of the entries of a block whose key section is in memory.
 //!
-//! A block is validated once, when its bytes come from disk. After that no accessor fails. If the bytes of a mapped
-//! file change later, an accessor returns empty or zero fields instead of panicking.
+//! A block is validated once, when its bytes come from disk. After that no accessor fails: if its bytes change
+//! all the same, an accessor returns empty or zero fields instead of panicking.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -268,7 +268,7 @@ impl<'a> Block<'a> {
         }
         self.validate_tails()?;
         let kinds = self.part(s.kinds_at as usize, s.seqs_at as usize);
-        if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
+        if kinds.iter().any(|&k| Kind::of_version(k).is_none()) {
             return Err("unknown kind of an entry");
         }
         if s.header.base_seq > SEQ_MAX || !self.are_seqs_in(&seqs) {
@@ -284,7 +284,7 @@ impl<'a> Block<'a> {
         if !are_lengths_valid {
             return Err("invalid lengths of values");
         }
-        let all_are_puts = s.has(KIND_UNIFORM) && self.kind(0) == Kind::Put;
+        let all_are_puts = s.has(KIND_UNIFORM) && self.kind(0).holds_value();
         if !all_are_puts && !(0..n).all(|i| self.value_fits(i)) {
             return Err("invalid length of a pointer or of the value of a tombstone");
         }

@@ -38,11 +38,17 @@ fn bytes(rig: &Rig, id: u64) -> Vec<u8> {
 
 /// Replaces the file with `bytes`, opens and uses the table in all ways, and returns whether the damage was reported.
 /// Panics on a wrong answer or an error that is not corruption.
-fn damage_is_seen(rig: &Rig, meta: &Arc<TableMeta>, bytes: &[u8], use_mmap: bool, entries: &[Entry]) -> bool {
+fn damage_is_seen(
+    rig: &Rig,
+    meta: &Arc<TableMeta>,
+    bytes: &[u8],
+    is_resident: bool,
+    entries: &[Entry],
+) -> bool {
     rig.disk.write_file(rig.path(meta.id.0), bytes).unwrap();
     let corrupt =
         |e: &Error| assert!(matches!(e, Error::Corrupt { file, .. } if file.ends_with(".klog")), "{e}");
-    let table = match rig.open(meta, &Comparator::bytewise(), use_mmap) {
+    let table = match rig.open(meta, &Comparator::bytewise(), is_resident) {
         Ok(table) => table,
         Err(e) => {
             corrupt(&e);
@@ -329,8 +335,8 @@ fn block_of_32_is_damaged(value: &str, change: impl Fn(&mut [u8])) {
     change(&mut bad[at..]);
     reseal(&mut bad, at, (&table, &good));
     rig.disk.write_file(rig.path(1), &bad).unwrap();
-    for use_mmap in [false, true] {
-        let table = rig.open(&meta, &order, use_mmap).unwrap();
+    for is_resident in [false, true] {
+        let table = rig.open(&meta, &order, is_resident).unwrap();
         assert!(table.verify().unwrap_err().is_corruption());
         assert!(scan(&table).1.unwrap_err().is_corruption());
         assert!(get(&table, &entries[1].key, 2).unwrap_err().is_corruption());
@@ -379,8 +385,8 @@ fn forged_checksums_never_cause_a_panic() {
             reseal(&mut bad, at, (&table, &good));
         }
         rig.disk.write_file(rig.path(1), &bad).unwrap();
-        for use_mmap in [false, true] {
-            let Ok(table) = rig.open(&meta, &order, use_mmap) else { continue };
+        for is_resident in [false, true] {
+            let Ok(table) = rig.open(&meta, &order, is_resident) else { continue };
             let _ = table.verify();
             let _ = scan(&table);
             for e in entries.iter().step_by(17) {

@@ -17,7 +17,7 @@ fn read_errors_are_reported_and_nothing_is_skipped() {
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let rig = Rig::new();
         let meta = rig.write(1, &entries, options(compression), &order);
-        let table = Table::open(&rig.context(false, 0), &order, Arc::clone(&meta)).unwrap();
+        let table = Table::open(&rig.context(0), &order, Arc::clone(&meta)).unwrap();
         for skip in 0..40 {
             rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).skip(skip).forever());
             let (seen, end) = scan(&table);
@@ -92,7 +92,7 @@ fn a_failed_read_ahead_is_retried_for_a_single_block() {
     let (rig, order) = (Rig::new(), Comparator::bytewise());
     let meta = rig.write(1, &entries(), options(Compression::None), &order);
     // The index is in memory, so the first read is one of blocks.
-    let table = Table::open(&rig.context(false, 1 << 20), &order, meta).unwrap();
+    let table = Table::open(&rig.context(1 << 20), &order, meta).unwrap();
     let mut cursor = TableCursor::bypassing_cache(table);
     let fault = rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));
     cursor.seek_to_first().unwrap();

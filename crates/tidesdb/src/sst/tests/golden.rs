@@ -40,8 +40,8 @@ fn the_documented_table_is_written_exactly_and_can_be_read() {
     let meta = write_documented(&rig);
     let written = rig.disk.read_file(rig.path(7)).unwrap();
     assert!(written == documented_bytes(), "the file is now:\n{}", dump(&written));
-    for use_mmap in [false, true] {
-        let table = rig.open(&meta, &order, use_mmap).unwrap();
+    for is_resident in [false, true] {
+        let table = rig.open(&meta, &order, is_resident).unwrap();
         assert_eq!(scan(&table).0, entries());
         assert_eq!(table.verify().unwrap(), 4);
     }

@@ -267,15 +267,15 @@ fn random_tables_behave_like_sorted_vectors() {
         entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
         let meta = Arc::new(w.finish().unwrap());
         check_meta(&meta, &entries, order);
-        for mode in 0..3 {
+        for is_crowded in [false, true] {
             // A cache large enough for everything, for a part, or for nothing.
             let bytes = [1 << 24, 1 << 15, 0][rng.below(3)];
-            let (context, _room) = match mode {
-                2 => {
+            let (context, _room) = match is_crowded {
+                true => {
                     let (context, share) = rig.crowded(bytes);
                     (context, Some(share))
                 }
-                _ => (rig.context(mode == 1, bytes), None),
+                false => (rig.context(bytes), None),
             };
             let table = Table::open(&context, order, Arc::clone(&meta)).unwrap();
             check_gets(&mut rng, &table, &entries, order, flavour);
@@ -298,12 +298,12 @@ fn a_block_that_a_writer_keeps_is_the_one_that_a_reader_caches() {
         let entries = random_entries(&mut rng, order, flavour);
         let rig = Rig::new();
         let (options, id) = (options(ALL[rng.below(5)]), TableId(1));
-        let writing = Arc::new(rig.context(false, 1 << 26));
+        let writing = Arc::new(rig.context(1 << 26));
         let w = TableWriter::create(&rig.dir, id, salt(seed), options, order.clone()).unwrap();
         let mut w = w.caching(&writing);
         entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
         let meta = Arc::new(w.finish().unwrap());
-        let reading = rig.context(false, 1 << 26);
+        let reading = rig.context(1 << 26);
         let table = Table::open(&reading, order, Arc::clone(&meta)).unwrap();
         scan(&table).1.unwrap();
         for b in 0..table.blocks().count() {
@@ -339,14 +339,11 @@ fn a_writer_keeps_blocks_only_where_they_are_read_and_no_others_leave_for_them()
         entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
         w
     };
-    let mapped = Arc::new(rig.context(true, 1 << 26));
-    write(1, &mapped).finish().unwrap();
-    assert_eq!(mapped.cache.stats().inserts, 0, "blocks of a mapped file are used in place");
-    let small = Arc::new(rig.context(false, 1 << 20));
+    let small = Arc::new(rig.context(1 << 20));
     write(2, &small).finish().unwrap();
     let stats = small.cache.stats();
     assert!(stats.inserts > 200 && stats.used_bytes > 15 << 16 && stats.evictions == 0, "{stats:?}");
-    let abandoned = Arc::new(rig.context(false, 1 << 26));
+    let abandoned = Arc::new(rig.context(1 << 26));
     let before = abandoned.cache.stats().entries;
     let w = write(3, &abandoned);
     assert!(abandoned.cache.stats().entries > before + 400);

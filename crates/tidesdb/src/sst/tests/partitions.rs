@@ -59,7 +59,7 @@ fn resident_tables_use_at_most_half_of_the_cache_memory() {
     let metas: Vec<_> =
         (1..60).map(|id| rig.write(id, &entries, options(Compression::Lz4), &order)).collect();
     let capacity = 1 << 20;
-    let context = rig.context(false, capacity);
+    let context = rig.context(capacity);
     let open = |meta| Table::open(&context, &order, Arc::clone(meta)).unwrap();
     let mut tables: Vec<_> = metas.iter().map(open).collect();
     let resident = |tables: &[Arc<Table>]| tables.iter().filter(|t| is_resident(t)).count();
@@ -95,16 +95,6 @@ fn resident_tables_use_at_most_half_of_the_cache_memory() {
 /// Memory of a table without its index and filter.
 fn described(table: &Table) -> u64 {
     size_of::<Table>() as u64 + table.meta().memory_bytes()
-}
-
-#[test]
-fn mapped_tables_are_resident_and_take_no_cache_memory() {
-    let rig = Rig::new();
-    let order = Comparator::bytewise();
-    let meta = rig.write(1, &entries(1000), options(Compression::Lz4), &order);
-    let context = rig.context(true, 4096);
-    let table = Table::open(&context, &order, meta).unwrap();
-    assert!(is_resident(&table) && context.cache.stats().capacity == 4096 - described(&table).min(2048));
 }
 
 #[test]
@@ -151,7 +141,7 @@ fn a_damaged_partition_fails_the_reads_that_need_it() {
             assert!(is_damage(&table.verify().unwrap_err(), what, at));
         }
         // A table with enough memory to be resident must not open.
-        let error = Table::open(&rig.context(false, 1 << 24), &order, Arc::clone(&meta)).unwrap_err();
+        let error = Table::open(&rig.context(1 << 24), &order, Arc::clone(&meta)).unwrap_err();
         assert!(is_damage(&error, what, at), "{error}");
     }
 }

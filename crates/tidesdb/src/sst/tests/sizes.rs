@@ -192,7 +192,7 @@ fn a_cold_lookup_reads_one_page_once_and_a_cached_one_never() {
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let rig = Rig::new();
         let meta = write(&rig, &rows, compression, LIMITS);
-        let context = rig.context(false, 64 << 20);
+        let context = rig.context(64 << 20);
         let table = Table::open(&context, &Comparator::bytewise(), meta).unwrap();
         let mut read = Vec::new();
         // The stride is longer than a block, so each lookup is the first one in its block.
@@ -225,7 +225,7 @@ fn a_scan_reads_many_blocks_at_once() {
     let rig = Rig::new();
     let meta = write(&rig, &rows, Compression::Lz4, LIMITS);
     for (what, cache, most) in [("merge", 0, 20), ("reader", 0, 60), ("filling reader", 64 << 20, 60)] {
-        let context = rig.context(false, cache);
+        let context = rig.context(cache);
         let table = Table::open(&context, &Comparator::bytewise(), Arc::clone(&meta)).unwrap();
         let mut cursor = match what {
             "merge" => TableCursor::bypassing_cache(table),
@@ -254,7 +254,7 @@ fn long_blocks_of_older_tables_are_read_in_parts() {
     for compression in [Compression::None, Compression::Lz4] {
         let rig = Rig::new();
         let meta = write(&rig, &rows, compression, OLD_LIMITS);
-        let context = rig.context(false, 64 << 20);
+        let context = rig.context(64 << 20);
         let table = Table::open(&context, &Comparator::bytewise(), meta).unwrap();
         assert!(percentile(&lengths(&table), 50) > 2 * PAGE);
         // The last block has only the remaining entries, so it may be shorter.

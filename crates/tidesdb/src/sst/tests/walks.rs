@@ -31,7 +31,7 @@ fn write(rig: &Rig, long_values: bool) -> Arc<TableMeta> {
 
 /// Opens the table with an empty cache.
 fn open(rig: &Rig, meta: &Arc<TableMeta>) -> Arc<Table> {
-    let table = Table::open(&rig.context(false, 1 << 16), &Comparator::bytewise(), Arc::clone(meta)).unwrap();
+    let table = Table::open(&rig.context(1 << 16), &Comparator::bytewise(), Arc::clone(meta)).unwrap();
     rig.disk.log_ops(true);
     table
 }
@@ -199,7 +199,7 @@ fn dropped_pages_leave_the_page_cache() {
         writer.add(Entry::put(key(i), 1 + i as u64, rng.bytes(100)).borrow()).unwrap();
     }
     let meta = Arc::new(writer.finish().unwrap());
-    let table = Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, meta).unwrap();
+    let table = Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20), &order, meta).unwrap();
     if table.is_in_page_cache() {
         println!("skipped: this file system keeps its pages");
         return;
@@ -231,8 +231,7 @@ fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
     rows.iter().for_each(|row| writer.add(row.borrow()).unwrap());
     let meta = Arc::new(writer.finish().unwrap());
     let table =
-        Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, Arc::clone(&meta))
-            .unwrap();
+        Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20), &order, Arc::clone(&meta)).unwrap();
     let file = dir.open(&crate::files::table(TableId(1)), Access::Read).unwrap();
     let mut page = [0; 1];
     if file.read_cached_at(&mut page, 0).ok().flatten().is_none() {
@@ -259,8 +258,7 @@ fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
     let middle = bytes.len() / 3;
     bytes[middle..middle + 8192].fill(0xA5);
     std::fs::write(&path, bytes).unwrap();
-    let damaged =
-        Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, meta).unwrap();
+    let damaged = Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20), &order, meta).unwrap();
     let failed = |row: &&Entry| get(&damaged, &row.key, u64::MAX).is_err();
     let counts: Vec<usize> = (0..3).map(|_| rows.iter().filter(failed).count()).collect();
     assert!(damaged.blocks().parts().cache().is_full() && counts[0] > 30 && counts[0] < 200, "{counts:?}");

@@ -40,7 +40,7 @@ fn every_compression_and_size_round_trips() {
         assert!(set.read(pointer).is_ok());
     }
     set.rotate();
-    let files = set.files();
+    let files = set.open.infos();
     let records: u64 = files.iter().map(|f| set.scan(f.id, |_| {}).unwrap().records).sum();
     assert_eq!(records, written.len() as u64);
     let bytes: u64 = written.iter().map(|(p, _)| p.record_bytes()).sum();
@@ -73,7 +73,7 @@ fn grouped_appends_equal_single_appends() {
             assert_eq!(set.read(pointer).unwrap(), *value);
         }
         set.rotate();
-        let reports: Vec<_> = set.files().iter().map(|f| set.scan(f.id, |_| {}).unwrap()).collect();
+        let reports: Vec<_> = set.open.infos().iter().map(|f| set.scan(f.id, |_| {}).unwrap()).collect();
         assert!(reports.len() > 1 && reports.iter().all(|r| r.is_whole()));
         assert_eq!(reports.iter().map(|r| r.records).sum::<u64>(), 500);
         let writes = disk.ops().iter().filter(|op| op.kind == OpKind::Write).count();
@@ -92,20 +92,20 @@ fn files_of_a_small_set_are_small() {
     let (env, _) = world();
     let large = set(&env, 10, 256 << 20);
     let sizes = [0u64, 100 << 20, 1 << 30, 1 << 40].map(|live| {
-        large.set_live(live);
-        large.file_bytes() >> 20
+        large.sizes.set_live(live);
+        large.sizes.of_new() >> 20
     });
     assert_eq!(sizes, [8, 8, 64, 256]);
     let small = set(&env, 20, 4096);
-    small.set_live(1 << 30);
-    assert_eq!(small.file_bytes(), 4096, "never more than the setting");
+    small.sizes.set_live(1 << 30);
+    assert_eq!(small.sizes.of_new(), 4096, "never more than the setting");
     let value = noise(1, 3000);
     for _ in 0..4 {
         small.append(&value, Compression::None).unwrap();
     }
-    assert_eq!(small.filled(), 40 + 2 * 3018, "the second file is not full");
+    assert_eq!(small.sizes.filled(), 40 + 2 * 3018, "the second file is not full");
     small.rotate();
-    assert_eq!(small.filled(), 2 * (40 + 2 * 3018));
+    assert_eq!(small.sizes.filled(), 2 * (40 + 2 * 3018));
 }
 
 #[test]
@@ -117,17 +117,17 @@ fn a_full_file_is_replaced_by_a_new_one() {
     // 40 + 4 * 1018 = 4112: the fourth record of each file reaches the limit.
     let ids: Vec<_> = pointers.iter().map(|p| p.vlog.0).collect();
     assert_eq!(ids, (0..50).map(|i| 10 + i / 4).collect::<Vec<_>>());
-    let files = set.files();
+    let files = set.open.infos();
     assert!(files[..12].iter().all(|f| f.sealed && f.bytes == 4112));
     assert_eq!((files[12].sealed, files[12].bytes), (false, 40 + 2 * 1018));
     // A value larger than a file is still stored as one record.
     let large = set.append(&noise(2, 100_000), Compression::None).unwrap();
     assert_eq!(set.read(&large).unwrap(), noise(2, 100_000));
-    assert!(set.files()[12].sealed);
+    assert!(set.open.infos()[12].sealed);
     // Rotating a full file changes nothing about it.
-    let full = *set.files().last().unwrap();
+    let full = *set.open.infos().last().unwrap();
     set.rotate();
-    assert_eq!((full.sealed, Some(&full)), (true, set.files().last()));
+    assert_eq!((full.sealed, Some(&full)), (true, set.open.infos().last()));
 }
 
 #[test]
@@ -153,14 +153,14 @@ fn later_sessions_read_old_files_and_append_only_to_new_ones() {
     let salt = old.info(VlogId(1)).unwrap().salt;
     drop(old);
     let new = set(&env, 2, 1 << 20);
-    assert!(new.files().is_empty());
+    assert!(new.open.infos().is_empty());
     assert_eq!(new.append(b"second", Compression::None).unwrap().vlog, VlogId(2));
     assert_eq!(new.info(VlogId(1)).unwrap().salt, salt);
     assert_eq!(new.read(&pointer).unwrap(), b"first");
     let info = new.info(VlogId(1)).unwrap();
     assert!(info.sealed);
     assert_eq!(info.bytes, 40 + 18 + 5);
-    new.close(VlogId(1));
+    new.open.close(VlogId(1));
     assert_eq!(new.read(&pointer).unwrap(), b"first");
     let mut seen = Vec::new();
     new.scan(VlogId(2), |r| seen.push(r.pointer)).unwrap();
@@ -213,7 +213,7 @@ fn many_threads_append_sync_rotate_and_read() {
         );
     }
     let mut records = 0;
-    for file in set.files() {
+    for file in set.open.infos() {
         let report = set.scan(file.id, |_| {}).unwrap();
         assert!(file.sealed && report.is_whole() && report.len == file.bytes, "{file:?} {report:?}");
         records += report.records;
@@ -252,7 +252,7 @@ fn full_files_release_their_descriptors() {
     for (pointer, value) in pointers.iter().zip(&values) {
         assert_eq!(set.read(pointer).unwrap(), *value);
     }
-    assert_eq!(set.files().len(), 50, "all files must be listed");
+    assert_eq!(set.open.infos().len(), 50, "all files must be listed");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_file_is_sealable_once_it_is_durable_and_no_lease_is_left() {
     let set = set(&env, 1, 4096);
     let mut out = Appended::default();
     set.append_all([&noise(1, 5000)[..]], Compression::None, &mut out).unwrap();
-    let sealable = || set.begun().first().map(|file| file.sealable);
+    let sealable = || set.begun.facts().first().map(|file| file.sealable);
     assert_eq!(sealable(), Some(None), "it is not durable");
     set.sync().unwrap();
     assert_eq!(sealable(), Some(None), "a commit may still refer to it");
@@ -271,7 +271,7 @@ fn a_file_is_sealable_once_it_is_durable_and_no_lease_is_left() {
     drop(kept);
     set.rotate();
     assert_eq!(sealable(), Some(Some(40 + 18 + 5000)));
-    set.sealed(VlogId(1));
+    set.begun.sealed(VlogId(1));
     assert_eq!(sealable(), None);
 }
 
@@ -302,7 +302,7 @@ fn a_file_that_another_process_has_grown_and_removed_is_not_opened_anew() {
     let descriptors = Arc::new(tidesdb_io::Descriptors::new(1));
     let kept = tidesdb_io::PooledDir::keeping(Arc::clone(&plain), &descriptors);
     let reader = over(Arc::clone(&kept));
-    reader.open_anew(VlogId(1)).unwrap();
+    reader.open.open_anew(VlogId(1)).unwrap();
     if plain.create_new("other", 1).unwrap().without_descriptor().unwrap().is_none() {
         return; // the file system does not allow maps
     }
@@ -312,7 +312,7 @@ fn a_file_that_another_process_has_grown_and_removed_is_not_opened_anew() {
     plain.unlink("000001.vlog").unwrap();
     assert_eq!(reader.read(&first).unwrap(), b"first");
     assert!(reader.read(&second).is_err(), "the map has the length of the time of its making");
-    assert!(reader.open_anew(VlogId(1)).unwrap_err().is_corruption());
+    assert!(reader.open.open_anew(VlogId(1)).unwrap_err().is_corruption());
 }
 
 #[test]

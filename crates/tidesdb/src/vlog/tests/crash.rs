@@ -96,7 +96,7 @@ fn a_failed_write_leaves_a_gap_and_other_records_stay_valid() {
     assert_eq!((report.gap_bytes, report.tail_bytes()), (118, 0));
     assert!(!report.is_whole());
     vlogs.rotate();
-    assert!(vlogs.files()[0].sealed);
+    assert!(vlogs.open.infos()[0].sealed);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_failed_file_creation_leaves_no_file() {
 fn a_file_is_durable_once_it_and_its_name_were_synced() {
     let (env, disk) = world();
     let vlogs = set(&env, 1, 4096);
-    let durable = |vlogs: &VlogSet| vlogs.begun().iter().map(|f| f.is_durable).collect::<Vec<_>>();
+    let durable = |vlogs: &VlogSet| vlogs.begun.facts().iter().map(|f| f.is_durable).collect::<Vec<_>>();
     let all = || disk.ops().iter().filter(|op| op.kind == OpKind::SyncDir).count();
     let before = all();
     let names = || all() - before;
@@ -167,7 +167,7 @@ fn a_name_that_could_not_be_synced_fails_every_later_sync() {
     disk.inject(Fault::errno(errno::EIO).on(OpKind::SyncDir));
     assert!(matches!(vlogs.sync_begun(), Err(Error::Io { op: "sync", .. })));
     assert!(vlogs.sync().is_err() && vlogs.sync_begun().is_err());
-    assert!(!vlogs.begun()[0].is_durable);
+    assert!(!vlogs.begun.facts()[0].is_durable);
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn sample(env: &Env) -> (VlogSet, Vec<VlogPointer>) {
     let set = set(env, 1, 1 << 20);
     let appended: Vec<_> =
         (0..VALUES).map(|i| set.append(&noise(i, 1000), Compression::None).unwrap()).collect();
-    set.set_live(appended.iter().map(VlogPointer::record_bytes).sum());
+    set.sizes.set_live(appended.iter().map(VlogPointer::record_bytes).sum());
     let scattered = (0..VALUES).map(|i| appended[(i * 171 % VALUES) as usize]).collect();
     (set, scattered)
 }

@@ -326,14 +326,11 @@ fn a_read_error_is_returned_in_every_mode() {
 }
 
 #[test]
-fn short_reads_and_maps_read_the_same_log() {
+fn short_reads_read_the_same_log() {
     let (rig, commits) = three_segments();
     let after = rig.reopened();
     after.disk.inject(Fault::short().on(OpKind::Read).forever());
     assert_eq!(seqs(&after.read().unwrap().1), all(&commits));
-    let mapped = rig.reopened();
-    mapped.disk.enable_map_read(true);
-    assert_eq!(seqs(&mapped.read().unwrap().1), all(&commits));
 }
 
 #[test]

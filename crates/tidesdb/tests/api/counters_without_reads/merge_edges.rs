@@ -405,7 +405,6 @@ fn merges_of_many_threads_split_no_key() {
         .sync(tidesdb::SyncMode::None)
         .background_threads(4)
         .default_family(options)
-        .with(|o| o.merge_parts = Some(8))
         .open()
         .unwrap();
     let f = db.default_family();

@@ -501,7 +501,7 @@ fn a_body_that_has_committed_is_not_repeated() {
 #[test]
 fn a_failed_read_in_the_conflict_check_fails_only_the_commit() {
     let sim = Sim::new();
-    let db = sim.options().cache_bytes(0).with(|o| o.mmap_reads = false).open().unwrap();
+    let db = sim.options().cache_bytes(0).open().unwrap();
     let f = db.default_family();
     fill(f, 100, b"v");
     let mut tx = db.begin(Isolation::Serializable);

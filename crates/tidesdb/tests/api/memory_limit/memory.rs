@@ -171,6 +171,84 @@ fn a_writer_gets_busy_while_memory_stays_scarce_and_the_database_heals() {
     );
 }
 
+/// Short rows take three times as much in a memtable, and sorted for reading, as in the transaction.
+#[test]
+fn a_transaction_of_short_rows_stays_within_the_limit() {
+    let sim = Sim::new();
+    let db = limited(&sim, 2);
+    let side = db.create_family("side", large()).unwrap();
+    let fill = |tx: &mut tidesdb::Transaction| {
+        let full = (0..u64::MAX).find_map(|n| tx.put(&side, n.to_be_bytes(), [7; 8]).err());
+        assert!(matches!(full, Some(Error::MemoryLimit { .. })), "{full:?}");
+    };
+    let mut tx = db.begin(Isolation::Snapshot);
+    fill(&mut tx);
+    assert!(tx.len() > 50_000, "{}", tx.len());
+    assert_eq!(tx.iter(&side).unwrap().keys().count(), tx.len());
+    assert!(used(&db) < LIMIT, "{} of {LIMIT}", used(&db));
+    tx.commit().unwrap();
+    assert!(used(&db) < LIMIT, "{} of {LIMIT}", used(&db));
+}
+
+/// Room that was charged for long rows is not filled with short ones beyond what a commit could insert.
+#[test]
+fn what_a_batch_admits_can_be_committed_however_its_rows_are_mixed() {
+    let sim = Sim::new();
+    let db = limited(&sim, 2);
+    let family = db.default_family();
+    let deletes = |target: &mut WriteBatch, most: u32| {
+        (0..most).find_map(|n| target.delete(family, n.to_be_bytes()).err())
+    };
+    let (mut first, mut short) = (WriteBatch::new(), WriteBatch::new());
+    assert!(deletes(&mut short, 60_000).is_none());
+    first.put(family, b"long", vec![7; 3_200_000]).unwrap();
+    let appended = first.append(&short);
+    assert!(matches!(appended, Err(Error::MemoryLimit { .. })), "{appended:?}");
+    drop((first, short));
+    let mut mixed = WriteBatch::new();
+    mixed.put(family, b"long", vec![7; 3_800_000]).unwrap();
+    assert!(deletes(&mut mixed, 200_000).is_some(), "{mixed:?}");
+    for len in [mixed.len(), 0] {
+        let done = with_time(&sim, || db.write(&mut mixed));
+        assert!(done.is_ok(), "{done:?}: {len} operations; {}", db.stats());
+        assert!(used(&db) < LIMIT, "{} of {LIMIT}", used(&db));
+        mixed.clear();
+        mixed.put(family, b"again", b"1").unwrap();
+    }
+    let mut tx = db.begin(Isolation::Snapshot);
+    let empty = tx.savepoint();
+    fill_up(&mut tx, family, 1000);
+    tx.rollback_to(empty).unwrap();
+    let full = (0..u64::MAX).find_map(|n| tx.delete(family, n.to_be_bytes()).err());
+    assert!(matches!(full, Some(Error::MemoryLimit { .. })), "{full:?}");
+    let done = with_time(&sim, || tx.commit());
+    assert!(done.is_ok(), "{done:?}; {}", db.stats());
+}
+
+/// Together, sorted writes of many transactions may take no more than their share.
+#[test]
+fn transactions_of_short_rows_are_sorted_within_the_limit() {
+    let sim = Sim::new();
+    let db = limited(&sim, 2);
+    let side = db.create_family("side", large()).unwrap();
+    let mut open: Vec<_> = (0..8).map(|_| db.begin(Isolation::Snapshot)).collect();
+    for n in 0..22_000u64 {
+        for (of, tx) in (0u64..).zip(&mut open) {
+            tx.put(&side, (n << 3 | of).to_be_bytes(), [7; 8]).unwrap();
+        }
+    }
+    let sorted: Vec<bool> = open.iter().map(|tx| tx.iter(&side).is_ok()).collect();
+    assert!(sorted[0] && !sorted[7], "{sorted:?}");
+    let refused = open[7].iter(&side).map(drop);
+    assert!(matches!(refused, Err(Error::MemoryLimit { .. })), "{refused:?}");
+    assert!(used(&db) < LIMIT, "{} of {LIMIT}", used(&db));
+    for mut tx in open {
+        let done = with_time(&sim, || tx.commit());
+        assert!(done.is_ok(), "{done:?}; {}", db.stats());
+        assert!(used(&db) < LIMIT * 115 / 100, "{} of {LIMIT}", used(&db));
+    }
+}
+
 /// Replay writes tables before its memtables outgrow the limit.
 #[test]
 fn recovery_stays_within_the_limit() {
@@ -229,7 +307,7 @@ fn fill_up(tx: &mut tidesdb::Transaction, family: &tidesdb::Family, row: usize) 
 /// What the limit admits to a transaction can be committed, although the memtables need as much again.
 #[test]
 fn the_largest_transaction_can_be_committed() {
-    for row in [1000, 50_000, 700_000] {
+    for row in [8, 1000, 50_000, 700_000] {
         for reads in [false, true] {
             let sim = Sim::new();
             let db = limited(&sim, 2);

@@ -4,5 +4,6 @@ mod beyond_memory;
 mod many_families;
 mod memory;
 mod page_cache;
+mod resources;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod ten_thousand;

@@ -55,6 +55,51 @@ fn a_long_batch_reaches_all_its_families_in_order() {
     }
 }
 
+/// The same operations in one batch, and in two that are appended: puts, deletes, range deletes, operands and a value that the put stored.
+#[test]
+fn appended_batches_are_as_one() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let counters = || small().merge_operator(tidesdb::MergeOperator::add());
+    let long = noise(7, 9 << 20);
+    let fill = |name: &str, cut: usize| {
+        let families = [0, 1].map(|n| db.create_family(&format!("{name}-{n}"), counters()).unwrap());
+        let mut parts = [WriteBatch::new(), WriteBatch::new()];
+        for n in 0..40usize {
+            let (batch, family, key) = (&mut parts[usize::from(n >= cut)], &families[n % 2], [(n % 9) as u8]);
+            match n % 5 {
+                0 => batch.delete(family, key).unwrap(),
+                1 if n % 3 == 0 => batch.delete_range(family, [2u8]..[5u8]).unwrap(),
+                2 => batch.merge(family, key, (n as u64).to_le_bytes()).unwrap(),
+                _ => batch.put(family, key, (n as u64).to_le_bytes()).unwrap(),
+            }
+        }
+        parts[1].put(&families[1], b"long", &long).unwrap();
+        (families, parts)
+    };
+    let mut expected = None;
+    for cut in [0, 1, 17, 40] {
+        let (families, [mut first, second]) = fill(&format!("at {cut}"), cut);
+        first.append(&second).unwrap();
+        assert_eq!((first.len(), second.is_empty()), (41, false));
+        drop(second);
+        db.write(&mut first).unwrap();
+        assert_eq!(value(&families[1], b"long").as_ref(), Some(&long));
+        let now = families.each_ref().map(contents);
+        assert_eq!(expected.get_or_insert_with(|| now.clone()), &now, "cut at {cut}");
+    }
+    let other = Sim::new();
+    let mut foreign = WriteBatch::new();
+    foreign.put(other.open().default_family(), b"k", b"v").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.append(&foreign).unwrap();
+    batch.clear();
+    batch.put(db.default_family(), b"k", b"v").unwrap();
+    assert!(matches!(batch.append(&foreign), Err(Error::InvalidArgument { .. })));
+    batch.append(&WriteBatch::new()).unwrap();
+    assert_eq!(batch.len(), 1);
+}
+
 #[test]
 fn a_failed_put_leaves_nothing_to_the_next_one() {
     let sim = Sim::new();

@@ -1,10 +1,11 @@
 //! Checkpoints and backups: a second, complete and independent database.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use tidesdb::{Comparator, Db, Error, SyncMode, WriteBatch};
-use tidesdb_io::sim::{Fault, Image, OpKind, errno};
+use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{DB, Sim, contents, fill, noise, put_twice, small, value};
 
@@ -325,4 +326,33 @@ fn a_copy_with_a_new_family_can_be_read_by_a_reader() {
     let seq = copy.put("k", "w").unwrap();
     assert!(seq > db.stats().visible_seq, "the copy continues above all numbers");
     assert_eq!(value(reader.refresh().unwrap().default_family(), b"k").as_deref(), Some(&b"w"[..]));
+}
+
+/// A close waited until the file that was being copied had ended.
+#[test]
+fn a_close_ends_a_backup_within_one_file() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put("long", noise(3, 7 << 20)).unwrap(); // one record of one file
+    db.flush().unwrap();
+    let (closing, closer) = (Mutex::new(Some(db.clone())), Arc::new(Mutex::new(None)));
+    let (writes, started) = (Arc::new(AtomicU64::new(0)), Arc::clone(&closer));
+    let seen = Arc::clone(&writes);
+    sim.disk.before_calls(OpSet::from(OpKind::Write), move |path| {
+        if !path.starts_with("/copy/") || !path.ends_with(".vlog") {
+            return;
+        }
+        seen.fetch_add(1, SeqCst);
+        let Some(db) = closing.lock().unwrap().take() else { return };
+        let handle = db.clone();
+        *started.lock().unwrap() = Some(std::thread::spawn(move || db.close()));
+        while !matches!(handle.put("k", "v"), Err(Error::Closed)) {
+            std::thread::yield_now();
+        }
+    });
+    let ended = db.backup("/copy");
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    assert!(writes.load(SeqCst) < 3, "{writes:?}");
+    closer.lock().unwrap().take().unwrap().join().unwrap().unwrap();
+    assert!(sim.disk.file_names("/copy").unwrap().iter().all(|name| name == "LOCK"));
 }

@@ -94,7 +94,7 @@ fn a_timed_close_during_the_recovery_loses_nothing() {
     let before = contents(db.default_family());
     for round in 0..20u64 {
         let killed = sim.killed();
-        let options = || killed.options().background_threads(2).with(|o| o.foreground_recovery_bytes = 0);
+        let options = || killed.options().background_threads(2).with(|o| o.forced.saves_behind = true);
         let db = options().open().unwrap();
         let writer = db.clone();
         std::thread::scope(|s| {

@@ -47,7 +47,7 @@ fn behind(sim: &Sim, held: &Held) -> OpenOptions {
         .sync(SyncMode::None)
         .env(held.env(&sim.env))
         .background_threads(1)
-        .with(|o| (o.foreground_recovery_bytes, o.event_log) = (0, false))
+        .with(|o| (o.forced.saves_behind, o.event_log) = (true, false))
 }
 
 /// Puts 60 rows, some in the value log, deletes a few and a range. Fills several memtables of 64 KiB.

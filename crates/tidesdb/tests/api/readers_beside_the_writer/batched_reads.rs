@@ -90,6 +90,22 @@ fn values_in_value_logs_are_requested_together() {
 }
 
 #[test]
+fn values_that_lie_together_are_requested_and_read_together() {
+    let sim = Sim::new();
+    let db = cold(&sim, 1 << 20, 10);
+    // Neighbours, last ones first. A tenth of the values was replaced or deleted later.
+    let keys: Vec<Vec<u8>> = (0..32).rev().map(|i| key(1000 + i * 10)).collect();
+    let mut got = Vec::new();
+    let ops = ops_of(&sim, || got = db.multi_get(&keys).unwrap());
+    assert!(got.iter().flatten().filter(|value| value.len() > 512).count() > 20);
+    let count =
+        |kind| ops.iter().filter(|op| op.path.ends_with(".vlog") && op.kind == kind && op.len > 64).count();
+    let (ahead, reads) = (count(OpKind::Advise), count(OpKind::Read));
+    assert!(reads <= 4 && ahead == reads, "{ahead} requests, {reads} reads");
+    assert_eq!(got, one_by_one(db.default_family(), &keys).unwrap());
+}
+
+#[test]
 fn a_single_key_is_read_at_once() {
     let sim = Sim::new();
     let db = cold(&sim, 1 << 20, 10);

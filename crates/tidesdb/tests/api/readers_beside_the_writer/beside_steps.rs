@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tidesdb::{Db, Error, Family, FamilyOptions, MergeOperator, Reader, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Habits, Image, OpKind, OpSet, SyncModel, errno};
-use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, Disk, Env, File, ReadMap, SharedMap, Space};
+use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, Disk, Env, File, SharedMap, Space};
 
 use crate::common::{DB, Pair, Sim, contents, letters, noise, value};
 
@@ -169,9 +169,6 @@ impl File for HookedFile {
     }
     fn map_shared(&self, len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
         self.inner.map_shared(len)
-    }
-    fn map_read(&self) -> io::Result<Option<ReadMap>> {
-        self.inner.map_read()
     }
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
         self.inner.advise(advice, offset, len)

@@ -42,7 +42,7 @@ fn values_in_value_logs_count_with_their_size() {
 #[test]
 fn the_number_of_cache_entries_is_reported() {
     let sim = Sim::new();
-    let db = sim.options().with(|o| o.mmap_reads = false).open().unwrap();
+    let db = sim.open();
     fill(db.default_family(), 1000, &noise(3, 100));
     db.flush().unwrap();
     assert_eq!(db.stats().cache_entries, 0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidesdb::{Db, HealthState, StallCause, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, OpKind, OpSet};
 
-use crate::common::{Sim, fill};
+use crate::common::{Sim, fill, small};
 
 /// Values of the field `name` of all lines, as written.
 fn all(sim: &Sim, name: &str) -> Vec<String> {
@@ -59,6 +59,59 @@ fn each_flush_merge_open_and_close_is_a_line() {
         assert_eq!(found, value, "{name} in {merge}");
     }
     assert_eq!(field(&line(&sim, "close"), "error"), "");
+}
+
+#[test]
+fn each_create_clone_rename_and_drop_of_a_family_is_a_line() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let films = db.create_family("films \"\u{1b}", small()).unwrap();
+    for round in 0..2 {
+        fill(&films, 100 + round, b"v");
+        films.flush().unwrap();
+    }
+    let stats = films.stats();
+    db.clone_family("films \"\u{1b}", "copy").unwrap();
+    db.rename_family("copy", "second").unwrap();
+    let text = || String::from_utf8(sim.disk.read_file("/db/EVENTS").unwrap()).unwrap();
+    assert!(
+        text().ends_with("\"event\":\"family_renamed\",\"family\":\"second\",\"before\":\"copy\"}\n"),
+        "at once"
+    );
+    db.drop_family("films \"\u{1b}").unwrap();
+    for refused in [
+        db.create_family("second", small()).map(drop),
+        db.clone_family("none", "x").map(drop),
+        db.rename_family("default", "x"),
+        db.rename_family("second", "default"),
+        db.drop_family("none"),
+    ] {
+        refused.unwrap_err();
+    }
+    db.close().unwrap();
+    let families: Vec<_> =
+        all(&sim, "event").into_iter().filter(|event| event.starts_with("family")).collect();
+    assert_eq!(families, ["family_created", "family_created", "family_renamed", "family_dropped"]);
+    let name = "films \\\"\\u001b";
+    let created = line(&sim, "family_created");
+    assert!(created.ends_with(&format!("\"family\":\"copy\",\"source\":\"{name}\"}}")), "{created}");
+    let levels = format!("[{{\"level\":1,\"tables\":2,\"bytes\":{}}}]", stats.level_bytes[0]);
+    let dropped = line(&sim, "family_dropped");
+    assert!(dropped.ends_with(&format!("\"family\":\"{name}\",\"levels\":{levels}}}")), "{dropped}");
+}
+
+/// Each would be lost if it waited for a background thread: lines in memory are limited.
+#[test]
+fn no_event_of_many_families_is_lost() {
+    let sim = Sim::new();
+    let db = sim.options().background_threads(0).open().unwrap();
+    let long = "f".repeat(100);
+    for n in 0..3000 {
+        let name = format!("{long}{n}");
+        db.create_family(&name, small()).unwrap();
+        db.drop_family(&name).unwrap();
+    }
+    assert_eq!(db.stats().events_lost, 0);
 }
 
 #[test]

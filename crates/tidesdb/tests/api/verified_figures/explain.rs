@@ -136,9 +136,9 @@ fn check_counts(explained: &RangeExplanation) {
     assert!(shown <= rows && rows <= shown + explained.total(|source| source.operands), "{explained}");
 }
 
-fn history(seed: u64, cache_bytes: u64, mmap: bool) {
+fn history(seed: u64, cache_bytes: u64) {
     let sim = Sim::new();
-    let db = sim.options().cache_bytes(cache_bytes).with(|o| o.mmap_reads = mmap).open().unwrap();
+    let db = sim.options().cache_bytes(cache_bytes).open().unwrap();
     let fails = MergeOperator::custom("joins short ones", |value, operand| match operand.len() {
         3 => Err("three bytes are refused".into()),
         _ => joins(value, operand),
@@ -198,7 +198,7 @@ fn explanations_say_what_reads_return() {
     for seed in 1..=12 {
         // Without memory for a cache, filters and indexes are read part by part.
         let cache_bytes = [1 << 20, 0, 64 << 10][seed as usize % 3];
-        history(seed, cache_bytes, seed % 4 == 0);
+        history(seed, cache_bytes);
     }
 }
 

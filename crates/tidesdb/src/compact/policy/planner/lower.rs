@@ -7,6 +7,7 @@ use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::shape::Shape;
 use super::super::tree::sum_bytes;
 use super::{Planner, owned};
+use crate::order;
 
 /// Added to the fill of a partition that has as many runs as it may have: the tiered level never holds a million times what the largest
 /// level holds.
@@ -20,6 +21,8 @@ pub(super) struct Fill {
     pub(super) share: f64,
     /// Bytes that it holds beyond what it should hold.
     pub(super) excess: u64,
+    /// As much as writers pay for: see [`Planner::wanted_now`].
+    pub(super) excess_now: u64,
 }
 
 impl<'a> Planner<'_, 'a> {
@@ -27,9 +30,10 @@ impl<'a> Planner<'_, 'a> {
     /// Tables that running jobs drain are left out.
     pub(super) fn fullest_level(&self) -> Option<Fill> {
         let of = |level: u8| {
-            let (bytes, wanted) =
-                (sum_bytes(self.tree.level(level).filter(|t| !t.taken)), self.wanted(level));
-            Fill { level, share: bytes as f64 / wanted.max(1) as f64, excess: bytes.saturating_sub(wanted) }
+            let bytes = sum_bytes(self.tree.level(level).filter(|t| !t.taken));
+            let [wanted, now] = self.wanted_and_now(level);
+            let share = bytes as f64 / wanted.max(1) as f64;
+            Fill { level, share, excess: bytes.saturating_sub(wanted), excess_now: bytes.saturating_sub(now) }
         };
         let levels = self.shape.tiered..self.shape.largest;
         levels.map(of).max_by(|a, b| a.share.total_cmp(&b.share))
@@ -39,11 +43,21 @@ impl<'a> Planner<'_, 'a> {
     /// merge of level 1 would have to write the newest run again: no partition should have as many as it may have. And partitions are
     /// drained in turn, so the average partition should have half as many.
     pub(super) fn wanted(&self, level: u8) -> u64 {
+        self.wanted_and_now(level)[0]
+    }
+
+    /// As [`Planner::wanted`], but of the partitions that have as many runs as they may have, about one counts. With small runs, one merge of
+    /// level 1 can make a third of them so: writers would pay for all at once, and stand still for seconds.
+    pub(super) fn wanted_now(&self, level: u8) -> u64 {
+        self.wanted_and_now(level)[1]
+    }
+
+    fn wanted_and_now(&self, level: u8) -> [u64; 2] {
         let Shape { tiered, largest, runs_max, .. } = self.shape;
         let most = self.shape.tiered_bytes();
         match level {
-            _ if level != tiered => return self.shape.capacity(level),
-            _ if runs_max == 1 || tiered >= largest => return most,
+            _ if level != tiered => return [self.shape.capacity(level); 2],
+            _ if runs_max == 1 || tiered >= largest => return [most; 2],
             _ => {}
         }
         let all = self.partitions(tiered);
@@ -61,8 +75,8 @@ impl<'a> Planner<'_, 'a> {
         let held = self.tree.bytes(tiered);
         let half = keys * u128::from(runs_max) / 2;
         let by_runs = if runs <= half { most } else { (held as f64 * (half as f64 / runs as f64)) as u64 };
-        let by_full = if full == 0 { most } else { held.saturating_sub(full) + 1 };
-        most.min(by_runs).min(by_full)
+        let by_full = |full: u64| if full == 0 { most } else { held.saturating_sub(full) + 1 };
+        [full, full.min(self.shape.partition_bytes())].map(|full| most.min(by_runs).min(by_full(full)))
     }
 
     /// Drains the fullest free partition of `level`, one with as many runs as it may have first, into the first level that has room for its
@@ -98,7 +112,7 @@ impl<'a> Planner<'_, 'a> {
     fn fullest(&self, all: &Partitions<'_, 'a>, fills: &[f64], cause: Cause) -> Option<Plan> {
         let bytes_max = self.shape.partition_bytes().min(self.settings.merge_bytes_max);
         let mut order: Vec<usize> = (0..all.len()).filter(|&at| fills[at] > 0.0).collect();
-        order.sort_by(|&a, &b| fills[b].total_cmp(&fills[a]));
+        order::sort_by(&mut order, |&a, &b| fills[b].total_cmp(&fills[a]));
         order.into_iter().find_map(|at| self.merge_partitions(all, all.widened(at, fills, bytes_max), cause))
     }
 

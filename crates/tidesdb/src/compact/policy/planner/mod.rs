@@ -54,6 +54,10 @@ enum Due {
 /// Level 1 is merged first, whatever other levels hold, if it has this many times the tables, or bytes, at which its merge is due.
 const FIRST: f64 = 5.5;
 
+/// The same while several partitions have as many runs as they may have: a little above where writers are slowed down. A merge of level 1
+/// writes the newest run again then, so the partitions should be drained before, but writers should not stand still for them.
+const FIRST_WHILE_FULL: f64 = 3.0;
+
 /// A byte in level 1 has the weight of this many in a lower level: tables of level 1 take their space twice while they are merged, and
 /// each is a sorted run of its own.
 const WEIGHT: u64 = 2;
@@ -99,7 +103,9 @@ impl<'t, 'a> Planner<'t, 'a> {
         let upper = self.upper_debt();
         let lower = self.fullest_level();
         let excess = lower.map_or(0, |fill| fill.excess);
-        if upper >= 1.0 && (self.tree.bytes(1).saturating_mul(WEIGHT) >= excess || upper >= FIRST) {
+        let is_full = lower.is_some_and(|fill| fill.excess_now < fill.excess);
+        let first = if is_full { FIRST_WHILE_FULL } else { FIRST };
+        if upper >= 1.0 && (self.tree.bytes(1).saturating_mul(WEIGHT) >= excess || upper >= first) {
             match self.merge_upper(Cause::Level1) {
                 Some(plan) => return Due::Plan(plan),
                 None if !self.is_upper_running() => return Due::Wait,
@@ -144,7 +150,7 @@ impl<'t, 'a> Planner<'t, 'a> {
     /// than 0 if the tiered level has room. Includes tables that running jobs drain.
     pub fn excess(&self) -> i64 {
         let Shape { tiered, largest, .. } = self.shape;
-        let excess = |level: u8| self.tree.bytes(level) as i64 - self.wanted(level) as i64;
+        let excess = |level: u8| self.tree.bytes(level) as i64 - self.wanted_now(level) as i64;
         let deeper = (tiered + 1..largest).map(|level| excess(level).max(0)).sum::<i64>();
         if tiered < largest { excess(tiered) + deeper } else { 0 }
     }

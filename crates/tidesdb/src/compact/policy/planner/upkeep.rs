@@ -3,6 +3,7 @@
 use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::tree::{TableView, Tree, join};
 use super::Planner;
+use crate::order;
 
 /// Maximum number of entries that a merge reads for each dead entry it removes.
 const DEAD_SHARE: u64 = 10;
@@ -204,7 +205,7 @@ fn worth(dead: u64) -> u64 {
 /// Those of `tables` that overlap no other of them.
 fn lone<'t, 'a>(tree: &Tree<'a>, tables: &'t [TableView<'a>]) -> Vec<&'t TableView<'a>> {
     let mut sorted: Vec<_> = tables.iter().collect();
-    sorted.sort_by(|a, b| tree.compare(a.smallest, b.smallest));
+    order::sort_by(&mut sorted, |a, b| tree.compare(a.smallest, b.smallest));
     let mut reached: Option<&[u8]> = None;
     let mut found = Vec::new();
     for (at, table) in sorted.iter().enumerate() {

@@ -3,6 +3,7 @@
 use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::tree::sum_bytes;
 use super::{Planner, owned};
+use crate::order;
 
 /// Approximate number of stretches into which the guards of a full merge divide the largest level.
 const GUARDS: usize = 16;
@@ -65,7 +66,7 @@ impl<'a> Planner<'_, 'a> {
             plan.guards = owned(self.guards());
         }
         cuts.retain(|key| tree.compare(key, range.0).is_gt() && tree.compare(key, range.1).is_le());
-        cuts.sort_by(|a, b| tree.compare(a, b));
+        order::sort_by(&mut cuts, |a, b| tree.compare(a, b));
         cuts.dedup();
         plan.cuts = owned(cuts);
         Some((plan, bytes))

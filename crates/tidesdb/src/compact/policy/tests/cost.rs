@@ -73,3 +73,20 @@ fn a_plan_of_ten_thousand_tables_takes_less_than_a_millisecond() {
     assert!(comparisons <= COMPARISONS_MAX, "{comparisons} comparisons");
     assert!(cfg!(debug_assertions) || best < TIME_MAX, "{best:?}");
 }
+
+#[test]
+fn writers_pay_for_one_of_the_partitions_that_got_all_their_runs_at_once() {
+    let settings = PolicySettings { buffer_bytes: 16 << 20, ..PolicySettings::default() };
+    let (order, keys) = (Comparator::bytewise(), ranges(32));
+    let excess = |runs_here: u64| {
+        let mut runs: Vec<_> = (0..runs_here).map(|n| run(2, &keys[..10], 3 << 19, 100 + n)).collect();
+        runs.push(run(4, &keys, 100 << 20, u64::MAX - 1));
+        let tree = Tree::new(&order, runs);
+        let planner = Planner::new(&tree, &settings);
+        (planner.excess(), planner.next().is_some(), planner.shape().partition_bytes().cast_signed())
+    };
+    let (before, is_due, one) = excess(settings.tiered_runs_max - 1);
+    assert!(before < 0 && !is_due, "{before}");
+    let (after, is_due, _) = excess(settings.tiered_runs_max);
+    assert!(after > 0 && after < one && is_due, "{after} of {one}");
+}

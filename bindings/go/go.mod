@@ -1,0 +1,3 @@
+module tidesdb
+
+go 1.25

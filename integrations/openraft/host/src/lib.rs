@@ -1,0 +1,1 @@
+//! The suite of openraft on its own stores: see `tests`.
