@@ -11,7 +11,7 @@
 //! lowers; the reaper copies it here ten times a second.
 //!
 //! Batches and transactions (T), and cursors and values (C) share one part P of the limit. A commit needs as much memory again for its
-//! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory. A sixteenth of the limit is for C alone, outside of P, so
+//! memtables, so `2 T + C <= P`; what short rows take beyond that is bounded for each batch ([`Memory::inserted_max`]). C gets at most a quarter of the memory. A sixteenth of the limit is for C alone, outside of P, so
 //! that scans and large transactions do not keep each other from running.
 //!
 //! ```text
@@ -65,6 +65,10 @@ const JOBS_PART: u64 = 8;
 const TABLE_PART: u64 = 16;
 /// Range tombstones take at most the limit divided by this. From half of that on, merges are planned that only apply them.
 const RANGES_PART: u64 = 8;
+/// The memory of a commit is kept for it, before it begins, if it takes the limit divided by this,
+const KEPT_PART: u64 = 64;
+/// or this: of what smaller ones take, each thread takes so much at once.
+const KEPT_BYTES: u64 = 1 << 20;
 /// Number of cache lines on which threads add up their charges.
 const LINES: usize = 16;
 /// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
@@ -256,6 +260,9 @@ impl Memory {
 
     /// Adds `bytes` to the sum of one use; wraps, so that a negative number subtracts.
     fn add(&self, of: Use, bytes: u64) {
+        if matches!(of, Use::Reserved) {
+            return self.change(of, bytes); // exact: see `reserve`
+        }
         let line = &self.lines[thread_index() % LINES][of as usize];
         let here = line.here.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
         let apart = here.wrapping_sub(line.told.load(Ordering::Relaxed)).cast_signed();
@@ -456,12 +463,7 @@ impl Memory {
             let wanted = sum.wrapping_add(bytes);
             (wanted.cast_signed() <= max.cast_signed()).then_some(wanted)
         };
-        let sum = |memory: &Self| Arc::clone(&memory.sums[Use::Ranges as usize]);
-        sum(self.whole()).fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok()?;
-        if self.part.is_some() {
-            sum(self).fetch_add(bytes, Ordering::Relaxed);
-        }
-        Some(Charge::taken(self, Use::Ranges, bytes))
+        self.take(Use::Ranges, bytes, taken)
     }
 
     /// Limit of all batches and transactions together, beside the cursors that are open.
@@ -478,6 +480,17 @@ impl Memory {
     /// the commit, and take somewhat more than the writes.
     pub fn sorted_max(&self) -> u64 {
         self.callers_max().saturating_sub(self.shared_by_cursors()) / 8 * 9
+    }
+
+    /// What the operations of one batch may take beside all batches, once they are sorted or in memtables.
+    pub fn inserted_max(&self) -> u64 {
+        self.callers_max().saturating_sub(self.shared_by_cursors()) / 8 * 5
+    }
+
+    /// The memory of a commit that takes so much is kept for it before it begins.
+    #[inline]
+    pub fn kept_from(&self) -> u64 {
+        (self.limit / KEPT_PART).min(KEPT_BYTES)
     }
 
     /// Limit of all cursors, and readers and writers of long values, together, beside the transactions that are open.
@@ -585,11 +598,27 @@ impl Memory {
         self.limit / TABLE_PART
     }
 
-    /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Charge {
-        let mut charge = Charge::new(Use::Reserved);
-        charge.set(self, bytes);
-        charge
+    /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped. Returns `None` while they do not fit
+    /// beside what is kept for other commits: of commits that wait for memory, all but one would wait for each other.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        let whole = self.whole();
+        let others =
+            |kept: u64| whole.own_wanted().saturating_sub(whole.used_for(Use::Reserved)).saturating_add(kept);
+        let taken = |kept: u64| {
+            let fits = kept.cast_signed() <= 0 || others(kept).saturating_add(bytes) <= self.limit;
+            fits.then_some(kept.wrapping_add(bytes))
+        };
+        self.take(Use::Reserved, bytes, taken)
+    }
+
+    /// Adds `bytes` to the sum of one use if `taken` of the sum of all databases returns the new one.
+    fn take(self: &Arc<Self>, of: Use, bytes: u64, taken: impl FnMut(u64) -> Option<u64>) -> Option<Charge> {
+        let sum = |memory: &Self| Arc::clone(&memory.sums[of as usize]);
+        sum(self.whole()).fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok()?;
+        if self.part.is_some() {
+            sum(self).fetch_add(bytes, Ordering::Relaxed);
+        }
+        Some(Charge::taken(self, of, bytes))
     }
 }
 

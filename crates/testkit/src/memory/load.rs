@@ -16,6 +16,8 @@ use crate::rng::Rng;
 const KEYS: u64 = 20_000;
 /// Length of the values that the transactions write.
 const ROW_BYTES: usize = 300;
+/// A process that commits no large transaction ends with this many times the bytes of its goal.
+const GOALS_MAX: u64 = 10;
 /// How long an idle database is watched.
 const IDLE: Duration = Duration::from_secs(3);
 
@@ -69,13 +71,27 @@ pub fn run(dir: &Path, plan: Plan, last: bool) -> Result<(), String> {
         return Err("the load failed".into());
     }
     db.compact().map_err(|e| format!("compact: {e}"))?;
-    load.sample("compacted");
+    print("compacted", &[load.sample()]);
     let idle_ppm = load.idle();
     load.total(idle_ppm);
     drop(load);
     db.close().map_err(|e| format!("close: {e}"))?;
     println!("done");
     Ok(())
+}
+
+/// A look at the memory.
+struct Sample {
+    /// How much the breakdown differs from the memory, in percent of the limit.
+    apart: u64,
+    parts: String,
+}
+
+/// Prints the last of `samples`, and how much each of them was apart.
+fn print(what: &str, samples: &[Sample]) {
+    let apart: Vec<String> = samples.iter().map(|sample| sample.apart.to_string()).collect();
+    let parts = samples.last().map_or("", |sample| &sample.parts);
+    println!("sample {what} {parts} apart={}", apart.join(","));
 }
 
 impl<'l> Load<'l> {
@@ -96,18 +112,22 @@ impl<'l> Load<'l> {
         }
     }
 
+    /// Returns whether the goal is reached, with a large transaction: other threads may reach it before the first of them is committed.
     fn is_done(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) >= self.goal
+        let (bytes, goal) = (self.bytes.load(Ordering::Relaxed), self.goal);
+        bytes >= goal && (self.transactions.load(Ordering::Relaxed) > 0 || bytes >= GOALS_MAX * goal)
     }
 
-    /// Prints a sample each second, and `half` once the goal is reached if the process shall be killed then.
+    /// Samples ten times a second, prints a line each second, and `half` once the goal is reached if the process shall be killed then.
     fn report(&self, last: bool) {
         let clock = RealClock::new();
         loop {
+            let mut samples = Vec::new();
             for _ in 0..10 {
                 clock.sleep(Duration::from_millis(100));
+                samples.push(self.sample());
                 if self.is_done() || self.failed.load(Ordering::Relaxed) {
-                    self.sample("last");
+                    print("last", &samples);
                     if !last && self.is_done() {
                         self.total(0);
                         println!("half");
@@ -115,13 +135,13 @@ impl<'l> Load<'l> {
                     return;
                 }
             }
-            self.sample("now");
+            print("now", &samples);
         }
     }
 
-    /// Prints the resident memory beside the breakdown. Other threads free hundreds of MiB in between, so the resident memory is read
+    /// Compares the resident memory with the breakdown. Other threads free hundreds of MiB in between, so the resident memory is read
     /// before and after the breakdown, which is compared with the nearer of the two, or lies between them.
-    fn sample(&self, what: &str) {
+    fn sample(&self) -> Sample {
         let before = anonymous();
         let stats = self.db.stats();
         let after = anonymous();
@@ -138,12 +158,8 @@ impl<'l> Load<'l> {
         let apart = anon.abs_diff(sum) * 100 / self.plan.limit;
         let shown: Vec<String> = parts.iter().map(|(name, n)| format!("{name}={}", n >> 20)).collect();
         let written = self.bytes.load(Ordering::Relaxed) >> 20;
-        println!(
-            "sample {what} anon={} sum={} apart={apart} written={written} {}",
-            anon >> 20,
-            sum >> 20,
-            shown.join(" ")
-        );
+        let parts = format!("anon={} sum={} written={written} {}", anon >> 20, sum >> 20, shown.join(" "));
+        Sample { apart, parts }
     }
 
     fn total(&self, idle_ppm: u64) {

@@ -161,14 +161,12 @@ fn sample(pid: u32) -> Sampled {
 fn note(lines: &[String], seen: &mut Seen) {
     let mut apart: Vec<u64> = Vec::new();
     for line in lines {
-        let field = |name: &str| {
-            let mut words = line.split_whitespace();
-            words
-                .find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
-                .unwrap_or(0)
+        let text = |name: &str| {
+            line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).unwrap_or("")
         };
+        let field = |name: &str| text(name).parse::<u64>().unwrap_or(0);
         if line.starts_with("sample ") {
-            apart.push(field("apart"));
+            apart.extend(text("apart").split(',').filter_map(|n| n.parse::<u64>().ok()));
         } else if line.starts_with("total ") {
             seen.refused += field("refused");
             seen.transactions += field("transactions");

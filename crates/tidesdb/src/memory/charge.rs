@@ -71,8 +71,8 @@ impl Charge {
         self.grow_beside(memory, bytes, 0)
     }
 
-    /// As [`Charge::grow`], if there is also room for `later` bytes, which are not charged now: what a commit will take beyond the bytes of
-    /// its batch.
+    /// As [`Charge::grow`], if there is also room for `bytes` again and `later` beside all batches, which are not charged now: what the rows
+    /// take once they are sorted for reading, or in memtables.
     ///
     /// # Errors
     /// Those of [`Charge::grow`].
@@ -82,11 +82,19 @@ impl Charge {
         match self.of {
             Use::Cursors if others >= memory.cursors_max() => return Err(Error::Busy { cause: HELD }),
             Use::Transactions => {
-                let max = memory.transactions_max();
-                if others.saturating_add(bytes).saturating_add(later) > max {
+                let (max, inserted_max) = (memory.transactions_max(), memory.inserted_max());
+                let again = bytes.saturating_add(later);
+                if others.saturating_add(bytes) > max {
                     let what = format!(
-                        "this batch or transaction would take {bytes} bytes, its commit {later} more, and others take {others}, of {max} \
-                         that memory_limit allows for them; use smaller batches, and put_stream for a long value"
+                        "this batch or transaction would take {bytes} bytes, and others take {others}, of {max} that memory_limit allows for \
+                         them; use smaller batches, and put_stream for a long value"
+                    );
+                    return Err(Error::MemoryLimit { what: what.into() });
+                }
+                if again > inserted_max {
+                    let what = format!(
+                        "the operations of this batch or transaction would take {bytes} bytes, and {again} more once they are sorted or \
+                         committed, of {inserted_max} that memory_limit allows for that; use smaller batches"
                     );
                     return Err(Error::MemoryLimit { what: what.into() });
                 }

@@ -23,7 +23,7 @@ fn a_charge_is_part_of_the_sum_until_it_is_dropped() {
     let mut charge = Charge::new(Use::Jobs);
     charge.set(&memory, 500);
     charge.set(&memory, 300);
-    let kept = memory.reserve(50);
+    let kept = memory.reserve(50).unwrap();
     memory.settle();
     assert_eq!((memory.used() - fixed, memory.wanted() - fixed), (300, 350));
     let other = Memory::new(100 << 20);
@@ -37,6 +37,19 @@ fn a_charge_is_part_of_the_sum_until_it_is_dropped() {
     drop((charge, kept));
     [&memory, &other].into_iter().for_each(|memory| memory.settle());
     assert_eq!((memory.wanted(), other.wanted()), (fixed, fixed));
+}
+
+/// Commits that wait for memory would wait for each other if it was kept for all of them.
+#[test]
+fn memory_that_is_not_there_is_kept_for_one_commit() {
+    let memory = Memory::new(100 << 20);
+    let fits = [30 << 20, 60 << 20].map(|bytes| memory.reserve(bytes).unwrap());
+    assert!(memory.reserve(10 << 20).is_none());
+    drop(fits);
+    let waits = memory.reserve(200 << 20).unwrap();
+    assert!(memory.reserve(1).is_none() && !memory.is_within_limit());
+    drop(waits);
+    assert!(memory.reserve(1).is_some());
 }
 
 /// A thread may free what another one took, so the sum of one of them is below zero.

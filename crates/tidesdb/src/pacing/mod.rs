@@ -65,7 +65,7 @@ pub const LEVEL_1: Limit = limit(Tables, [2.0, 3.0], [10.0, 24.0]);
 /// Merge debt of a family ([`MergeDebt::in_tables`]), by the same. Merges may leave the lower levels as they are, so this limit does not
 /// stop writers.
 pub const MERGES: Limit = Limit { steepest: Some(NEVER_STOPS), ..LEVEL_1 };
-/// Bytes of memory, by `memory_limit`. A commit of a megabyte or more may use the rest up to the limit.
+/// Bytes of memory, by `memory_limit`. A commit whose memory is kept for it may use the rest up to the limit.
 pub const MEMORY: Limit = limit(Memory, [Pressure::High.begin(), Pressure::Critical.begin()], [0.0; 2]);
 /// Share of garbage in the value logs of a family that no memtable refers to, with what newer tables may hide, by `value_garbage_percent`. A
 /// file may stay for reasons that no merge can change, so garbage does not stop writers. Garbage beyond a full limit delays them more. The

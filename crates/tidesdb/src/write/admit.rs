@@ -1,8 +1,8 @@
 //! Collects what decides whether a commit waits: see [`crate::pacing`].
 //!
 //! A memtable that holds one large batch is charged as one write buffer, so that small commits continue while
-//! it is flushed; the next large batch waits until all of its bytes are flushed. A commit of a megabyte or more
-//! also waits until its memtables fit into memory, and other writers leave it that memory.
+//! it is flushed; the next large batch waits until all of its bytes are flushed. A commit that needs much
+//! memory also waits until its memtables fit, and other writers leave it that memory.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,25 +21,36 @@ use crate::pacing::{
 use crate::waits::StallCause;
 use crate::{Error, Result};
 
-/// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit, if it is large.
+/// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit, if it needs much.
 ///
 /// # Errors
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
 pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
-    let kept = batch.is_large().then(|| ctx.memory.reserve(batch.inserted_bytes()));
-    match admission(ctx, batch) {
+    let bytes = batch.inserted_bytes();
+    let (is_kept, kept) = (bytes >= ctx.memory.kept_from(), RefCell::new(None));
+    let admission = || {
+        let mut kept = kept.borrow_mut();
+        if is_kept && kept.is_none() {
+            *kept = ctx.memory.reserve(bytes);
+            if kept.is_none() {
+                return Admission::Stop(StallCause::Memory);
+            }
+        }
+        admission(ctx, batch, is_kept)
+    };
+    match admission() {
         Admission::Go => {}
         _ if ctx.works_alone() => {}
         Admission::Slow(cause, fullness) => {
             let bytes = cost(batch, cause);
-            ctx.pacing.delay(&*ctx.env.clock, (cause, fullness), bytes, || admission(ctx, batch));
+            ctx.pacing.delay(&*ctx.env.clock, (cause, fullness), bytes, admission);
         }
         Admission::Stop(cause) => {
-            let (admission, check) = (|| admission(ctx, batch), |cause| ask_for_work(ctx, batch, cause));
+            let check = |cause| ask_for_work(ctx, batch, cause);
             ctx.pacing.stop(&*ctx.env.clock, cause, patience(ctx), admission, check)?;
         }
     }
-    Ok(kept)
+    Ok(kept.into_inner())
 }
 
 /// Stops a commit that takes the tables of `staged` as long as the limits demand, which would stop a write of its families too. Returns the
@@ -135,7 +146,8 @@ fn ask_for_work(ctx: &WriteCtx, batch: &WriteBatch, cause: StallCause) -> Result
     Ok(())
 }
 
-fn admission(ctx: &WriteCtx, batch: &WriteBatch) -> Admission {
+/// With `is_kept`, the memory of the commit is kept for it, and counts for the limit already.
+fn admission(ctx: &WriteCtx, batch: &WriteBatch, is_kept: bool) -> Admission {
     let (unflushed, is_large) = (ctx.pacing.unflushed_bytes(), batch.is_large());
     let (mut load, mut garbage, mut active, mut waiting) = (Load::default(), 0.0_f64, 0_u64, 0_usize);
     for family in &batch.families {
@@ -160,7 +172,7 @@ fn admission(ctx: &WriteCtx, batch: &WriteBatch) -> Admission {
     let bytes = if is_large { unflushed.max(immutable_bytes_now(ctx)) } else { unflushed + active };
     load.add(&MEMTABLE_BYTES, bytes as f64, ctx.options.memtables_bytes_max as f64);
     load.add(&MEMTABLES, waiting as f64, 0.0);
-    if is_scarce && gives_way(memory, wanted) && (!is_large || wanted >= memory.limit()) {
+    if is_scarce && gives_way(memory, wanted) && (!is_kept || wanted >= memory.limit()) {
         load.add(&MEMORY, wanted as f64, memory.limit() as f64);
     }
     if garbage > 0.0 && !ctx.merges.are_stuck() {

@@ -28,6 +28,8 @@ const BATCH_BYTES_MAX: usize =
 
 /// Memory that an operation takes in a memtable beyond its length in the record, about.
 const INSERTED_BYTES: usize = 40;
+/// The same once a transaction has sorted it for reading. Up to so much is admitted, because it is the more.
+const SORTED_BYTES: usize = 60;
 /// Up to so many operations, that is looked at only when the record grows.
 const OPS_FREE: usize = 4096;
 
@@ -74,7 +76,7 @@ pub struct WriteBatch {
     pub(super) leases: Vec<Lease>,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
-    /// Number of operations up to which the memory of their memtables was admitted.
+    /// Number of operations up to which the memory that they take when they are sorted or committed was admitted.
     ops_room: usize,
     /// Length up to which it is not charged: 0, or [`THREAD_ROOM`].
     free_room: usize,
@@ -423,7 +425,7 @@ impl WriteBatch {
         if self.counts.puts == 0 { Purpose::Relief } else { Purpose::Store }
     }
 
-    /// Returns true if the writers behind it wait while it is inserted, and the memory of its memtables is reserved.
+    /// Returns true if the writers behind it wait while it is inserted.
     #[inline]
     pub(super) fn is_large(&self) -> bool {
         self.record.len() >= LARGE_BYTES_MIN
@@ -565,7 +567,7 @@ impl WriteBatch {
         let filled = (ops as u128 * ample as u128 / wanted.max(1) as u128) as usize;
         let tries = [(ample, filled.min(2 * ops)), (room_of(SCANT_ROOM_PART), ops)];
         let mut grow = |(room, ops): (usize, usize)| {
-            let later = ops.saturating_mul(INSERTED_BYTES) as u64;
+            let later = ops.saturating_mul(SORTED_BYTES) as u64;
             self.charge.grow_beside(memory, (room + size_of::<Self>()) as u64, later)
         };
         let mut done = tries[0];

@@ -185,7 +185,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 }
 
 /// Does everything that can be refused without harm before the commit gets its place in the order of commits.
-/// Returns the memory that is kept for it, if it is large.
+/// Returns the memory that is kept for it, if it needs much.
 fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Option<Charge>> {
     let kept = admit(ctx, batch)?;
     let separates =

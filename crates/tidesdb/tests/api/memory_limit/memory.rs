@@ -249,6 +249,34 @@ fn transactions_of_short_rows_are_sorted_within_the_limit() {
     }
 }
 
+/// Each fits, and all at once do not: they take turns.
+#[test]
+fn commits_that_do_not_fit_together_do_not_wait_for_each_other() {
+    let sim = Sim::new();
+    let db = limited(&sim, 2);
+    let mut batches: Vec<WriteBatch> = (0..5).map(|_| WriteBatch::new()).collect();
+    for (of, batch) in (0u64..).zip(&mut batches) {
+        for n in 0..70_000u64 {
+            batch.delete(db.default_family(), (n << 3 | of).to_be_bytes()).unwrap();
+        }
+    }
+    let ready = std::sync::Barrier::new(batches.len());
+    let write = |batch: &mut WriteBatch| {
+        ready.wait();
+        db.write(batch)
+    };
+    with_time(&sim, || {
+        std::thread::scope(|s| {
+            let all: Vec<_> = batches.iter_mut().map(|batch| s.spawn(|| write(batch))).collect();
+            for done in all {
+                let done = done.join().unwrap();
+                assert!(done.is_ok(), "{done:?}; {}", db.stats());
+            }
+        });
+    });
+    assert!(used(&db) < LIMIT * 115 / 100, "{} of {LIMIT}", used(&db));
+}
+
 /// Replay writes tables before its memtables outgrow the limit.
 #[test]
 fn recovery_stays_within_the_limit() {

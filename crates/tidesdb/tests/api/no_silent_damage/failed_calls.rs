@@ -286,7 +286,7 @@ fn a_call_without_memory_changes_nothing() {
         }
         drop(hogs);
     }
-    assert!(refused > 100 && fit > 1000, "{refused} {fit}");
+    assert!(refused > 200 && fit > 1000, "{refused} {fit}");
 }
 
 /// Says what the commit failed for.
