@@ -10,7 +10,7 @@
 //! | `000003.vlog.000000000000` | a part of a value log, and the offset where it begins | once |
 //! | `000005.wal.000000000000` | a part of a log segment, and the offset where it begins | once |
 //!
-//! Files that grow are stored in parts, so no byte is uploaded twice. Only `CURRENT` is ever replaced, so the store
+//! Files that grow are stored in parts, so no byte is uploaded twice; a part that failed is repeated as it was. Only `CURRENT` is ever replaced, so the store
 //! must offer only an atomic `put` of 64 bytes.
 //!
 //! ```text

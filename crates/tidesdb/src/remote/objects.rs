@@ -29,6 +29,8 @@ pub(super) struct Objects {
     present: BTreeSet<String>,
     /// Trusted parts of each file, without a gap from offset 0 on.
     trusted: BTreeMap<String, Vec<FilePart>>,
+    /// The part of each file that was begun behind these: the store may have it, or get it late.
+    tried: BTreeMap<String, FilePart>,
     generation: u64,
 }
 
@@ -63,8 +65,20 @@ impl Objects {
         self.present.insert(object.to_owned());
     }
 
+    /// Returns the next part of `file` to store, of the bytes below `len`, or `None` if the store has all of them. A part that was tried is
+    /// tried again with the same bytes: a server that carries out the first request late would else put fewer bytes in the place of more.
+    pub(super) fn next_part(&mut self, file: &str, len: u64) -> Option<FilePart> {
+        let offset = self.stored(file);
+        if self.tried.get(file).is_none_or(|tried| tried.offset != offset) {
+            let bytes = len.checked_sub(offset).filter(|bytes| *bytes > 0)?;
+            self.tried.insert(file.to_owned(), FilePart { offset, bytes });
+        }
+        self.tried.get(file).copied()
+    }
+
     /// Records that `bytes` bytes of `file` from `offset` on were stored.
     pub(super) fn add(&mut self, file: &str, offset: u64, bytes: u64) {
+        self.tried.remove(file);
         let parts = self.trusted.entry(file.to_owned()).or_default();
         parts.retain(|part| part.offset < offset);
         parts.push(FilePart { offset, bytes });

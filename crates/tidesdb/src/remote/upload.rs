@@ -249,12 +249,16 @@ fn put_vlog(ctx: &MaintenanceCtx, remote: &Remote, core: Option<&Arc<FamilyCore>
 
 /// Stores the bytes of `name` below `len` that the store lacks.
 fn put_part(ctx: &MaintenanceCtx, remote: &Remote, name: &str, len: u64) -> Result<()> {
-    let stored = remote.objects.lock().stored(name);
-    if stored >= len {
-        return Ok(());
-    }
+    let next = || remote.objects.lock().next_part(name, len);
+    let Some(mut part) = next() else { return Ok(()) };
     let file = ctx.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
-    store(remote, name, stored, &Body::file(&*file, stored, len - stored))
+    loop {
+        store(remote, name, part.offset, &Body::file(&*file, part.offset, part.bytes))?;
+        match next() {
+            Some(more) => part = more,
+            None => return Ok(()),
+        }
+    }
 }
 
 /// Stores the values that the log refers to, that is, those of this session. Those of a family that is dropped meanwhile may be missing, and
