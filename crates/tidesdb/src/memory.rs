@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use charge::{Charge, LongValue};
+pub use charge::{Charge, Kept, LongValue};
 use tidesdb_io::{Heap, MachineMemory};
 use tidesdb_sync::{CachePadded, Condvar, Mutex, thread_index};
 use whole::Part;
@@ -65,10 +65,6 @@ const JOBS_PART: u64 = 8;
 const TABLE_PART: u64 = 16;
 /// Range tombstones take at most the limit divided by this. From half of that on, merges are planned that only apply them.
 const RANGES_PART: u64 = 8;
-/// The memory of a commit is kept for it, before it begins, if it takes the limit divided by this,
-const KEPT_PART: u64 = 64;
-/// or this: of what smaller ones take, each thread takes so much at once.
-const KEPT_BYTES: u64 = 1 << 20;
 /// Number of cache lines on which threads add up their charges.
 const LINES: usize = 16;
 /// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
@@ -204,6 +200,8 @@ pub struct Memory {
     long_ended: Condvar,
     /// Flushes and merges after which the free memory of the heap was returned, see [`Memory::has_new`].
     trimmed: AtomicU64,
+    /// Set while memory is kept for a commit that it does not have, see [`Memory::reserve`].
+    exceeded: AtomicBool,
 }
 
 impl Memory {
@@ -232,6 +230,7 @@ impl Memory {
             long: Mutex::new(false),
             long_ended: Condvar::default(),
             trimmed: AtomicU64::new(0),
+            exceeded: AtomicBool::new(false),
         }
     }
 
@@ -319,7 +318,7 @@ impl Memory {
     /// Bytes charged for all uses of this database.
     #[inline]
     pub fn used(&self) -> u64 {
-        self.own_wanted().saturating_sub(self.used_for(Use::Reserved)) // another sum may be below zero for a moment
+        self.unreserved()
     }
 
     /// Bytes of parts that no other sum holds: fixed parts, and families.
@@ -384,9 +383,18 @@ impl Memory {
     /// The part of these bytes that is of this database.
     #[inline]
     pub fn own_wanted(&self) -> u64 {
-        let sum =
-            self.sums.iter().map(|sum| sum.load(Ordering::Relaxed).cast_signed()).fold(0, i64::wrapping_add);
-        sum.max(0).cast_unsigned() + self.fixed_bytes()
+        self.sum_of(&self.sums)
+    }
+
+    /// As [`Memory::own_wanted`], without what is kept for commits.
+    fn unreserved(&self) -> u64 {
+        self.sum_of(&self.sums[..Use::Reserved as usize])
+    }
+
+    #[inline]
+    fn sum_of(&self, sums: &[Arc<AtomicU64>]) -> u64 {
+        let sum = sums.iter().map(|sum| sum.load(Ordering::Relaxed).cast_signed()).fold(0, i64::wrapping_add);
+        sum.max(0).cast_unsigned() + self.fixed_bytes() // one of them may be below zero for a moment
     }
 
     /// The level of `bytes`.
@@ -484,13 +492,7 @@ impl Memory {
 
     /// What the operations of one batch may take beside all batches, once they are sorted or in memtables.
     pub fn inserted_max(&self) -> u64 {
-        self.callers_max().saturating_sub(self.shared_by_cursors()) / 8 * 5
-    }
-
-    /// The memory of a commit that takes so much is kept for it before it begins.
-    #[inline]
-    pub fn kept_from(&self) -> u64 {
-        (self.limit / KEPT_PART).min(KEPT_BYTES)
+        self.callers_max().saturating_sub(self.shared_by_cursors()) / 16 * 9
     }
 
     /// Limit of all cursors, and readers and writers of long values, together, beside the transactions that are open.
@@ -509,9 +511,10 @@ impl Memory {
         self.whole().used_for(Use::Jobs) < self.limit / JOBS_PART
     }
 
-    /// Returns whether memtables take enough that flushing them early is worth small tables.
-    pub fn is_in_memtables(&self) -> bool {
-        self.whole().used_for(Use::Memtables) >= self.limit / 16
+    /// Returns whether memtables take enough that flushing them early is worth small tables. That is less while writers wait.
+    pub fn is_in_memtables(&self, level: Pressure) -> bool {
+        let part = if level == Pressure::Critical { 64 } else { 16 };
+        self.whole().used_for(Use::Memtables) >= self.limit / part
     }
 
     /// Returns whether all memory is within the limit.
@@ -598,17 +601,23 @@ impl Memory {
         self.limit / TABLE_PART
     }
 
-    /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped. Returns `None` while they do not fit
-    /// beside what is kept for other commits: of commits that wait for memory, all but one would wait for each other.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+    /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped. If they do not fit beside all else, keeps them
+    /// all the same for one commit, and returns `None` to the others: if all that wait for memory had some, they would wait for each other.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Kept> {
         let whole = self.whole();
-        let others =
-            |kept: u64| whole.own_wanted().saturating_sub(whole.used_for(Use::Reserved)).saturating_add(kept);
-        let taken = |kept: u64| {
-            let fits = kept.cast_signed() <= 0 || others(kept).saturating_add(bytes) <= self.limit;
-            fits.then_some(kept.wrapping_add(bytes))
+        let fits = |kept: u64| {
+            let wanted = kept.saturating_add(bytes);
+            (whole.unreserved().saturating_add(wanted) <= self.limit).then_some(wanted)
         };
-        self.take(Use::Reserved, bytes, taken)
+        if let Some(charge) = self.take(Use::Reserved, bytes, fits) {
+            return Some(Kept::new(charge, None));
+        }
+        if whole.exceeded.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let mut charge = Charge::new(Use::Reserved);
+        charge.set(self, bytes);
+        Some(Kept::new(charge, Some(Arc::clone(self))))
     }
 
     /// Adds `bytes` to the sum of one use if `taken` of the sum of all databases returns the new one.

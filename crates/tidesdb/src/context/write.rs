@@ -479,7 +479,7 @@ impl WriteCtx {
     pub fn flush_for_memory(&self) {
         let level = self.memory.level();
         let least = match level {
-            _ if !self.memory.is_in_memtables() => return,
+            level if !self.memory.is_in_memtables(level) => return,
             Pressure::Normal => return,
             Pressure::Elevated => FLUSH_FOR_MEMORY_MIN,
             Pressure::High => FLUSH_FOR_MEMORY_MIN / 8,

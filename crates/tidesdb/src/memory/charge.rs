@@ -1,6 +1,7 @@
 //! Parts of the sums that callers and jobs hold until they are dropped.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{HELD, Memory, Use};
 use crate::{Error, Result};
@@ -21,6 +22,33 @@ impl Drop for LongValue {
     fn drop(&mut self) {
         *self.0.long.lock() = false;
         self.0.long_ended.notify_one();
+    }
+}
+
+/// Memory that is kept for a commit until this is dropped, see [`Memory::reserve`].
+#[derive(Debug)]
+pub struct Kept {
+    _charge: Charge,
+    /// Set if the limit has no room for it.
+    exceeds: Option<Arc<Memory>>,
+}
+
+impl Kept {
+    pub(super) fn new(charge: Charge, exceeds: Option<Arc<Memory>>) -> Self {
+        Self { _charge: charge, exceeds }
+    }
+
+    /// Returns whether the limit had no room for it: others get none of this kind.
+    pub fn exceeds(&self) -> bool {
+        self.exceeds.is_some()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.exceeds {
+            memory.whole().exceeded.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -72,7 +100,7 @@ impl Charge {
     }
 
     /// As [`Charge::grow`], if there is also room for `bytes` again and `later` beside all batches, which are not charged now: what the rows
-    /// take once they are sorted for reading, or in memtables.
+    /// take in memtables.
     ///
     /// # Errors
     /// Those of [`Charge::grow`].
@@ -93,8 +121,7 @@ impl Charge {
                 }
                 if again > inserted_max {
                     let what = format!(
-                        "the operations of this batch or transaction would take {bytes} bytes, and {again} more once they are sorted or \
-                         committed, of {inserted_max} that memory_limit allows for that; use smaller batches"
+                        "the operations of this batch or transaction would take {bytes} bytes, and {again} more in memtables, of {inserted_max} that memory_limit allows for that; use smaller batches"
                     );
                     return Err(Error::MemoryLimit { what: what.into() });
                 }

@@ -44,12 +44,15 @@ fn a_charge_is_part_of_the_sum_until_it_is_dropped() {
 fn memory_that_is_not_there_is_kept_for_one_commit() {
     let memory = Memory::new(100 << 20);
     let fits = [30 << 20, 60 << 20].map(|bytes| memory.reserve(bytes).unwrap());
-    assert!(memory.reserve(10 << 20).is_none());
+    assert!(fits.iter().all(|kept| !kept.exceeds()) && memory.is_within_limit());
+    let exceeds = memory.reserve(10 << 20).unwrap();
+    assert!(exceeds.exceeds() && !memory.is_within_limit(), "those who wait for memory are seen");
+    assert!(memory.reserve(10 << 20).is_none() && memory.reserve(1).is_none());
     drop(fits);
-    let waits = memory.reserve(200 << 20).unwrap();
-    assert!(memory.reserve(1).is_none() && !memory.is_within_limit());
-    drop(waits);
-    assert!(memory.reserve(1).is_some());
+    assert!(memory.reserve(1).is_some_and(|kept| !kept.exceeds()));
+    drop(exceeds);
+    assert!(memory.reserve(200 << 20).is_some_and(|kept| kept.exceeds()));
+    assert_eq!(memory.wanted(), memory.used());
 }
 
 /// A thread may free what another one took, so the sum of one of them is below zero.

@@ -14,7 +14,7 @@ use super::batch::WriteBatch;
 use crate::context::{StagedTables, WriteCtx};
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::memory::{Charge, Memory, Pressure, RANGES_FULL};
+use crate::memory::{Charge, Kept, Memory, Pressure, RANGES_FULL};
 use crate::pacing::{
     Admission, GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES,
 };
@@ -25,18 +25,29 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
-pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
-    let bytes = batch.inserted_bytes();
-    let (is_kept, kept) = (bytes >= ctx.memory.kept_from(), RefCell::new(None));
+pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Kept>> {
+    let (is_kept, kept) = (batch.needs_much(), RefCell::new(None::<Kept>));
+    let reserve = || ctx.memory.reserve(batch.inserted_bytes());
     let admission = || {
         let mut kept = kept.borrow_mut();
         if is_kept && kept.is_none() {
-            *kept = ctx.memory.reserve(bytes);
+            *kept = reserve();
             if kept.is_none() {
+                ctx.ask_for_relief();
                 return Admission::Stop(StallCause::Memory);
             }
         }
-        admission(ctx, batch, is_kept)
+        let decided = admission(ctx, batch, is_kept);
+        // One that waits for something else, or for the memory that is kept for others, keeps none from them.
+        let gives_back = |kept: &Kept| match decided {
+            Admission::Stop(StallCause::Memory) => !kept.exceeds(),
+            Admission::Stop(_) => true,
+            _ => false,
+        };
+        if kept.as_ref().is_some_and(gives_back) {
+            *kept = None;
+        }
+        decided
     };
     match admission() {
         Admission::Go => {}
@@ -50,7 +61,7 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>
             ctx.pacing.stop(&*ctx.env.clock, cause, patience(ctx), admission, check)?;
         }
     }
-    Ok(kept.into_inner())
+    Ok(kept.into_inner().or_else(|| if is_kept { reserve() } else { None }))
 }
 
 /// Stops a commit that takes the tables of `staged` as long as the limits demand, which would stop a write of its families too. Returns the

@@ -18,7 +18,7 @@ use crate::wal::Purpose;
 use crate::wal::layout::{BLANK_ROOM, RECORD_HEADER_BYTES, blank_record};
 use crate::{Error, Result};
 
-/// Length of a large batch, see [`WriteBatch::is_large`].
+/// Length of a large batch, see [`WriteBatch::is_large`], and memory of one that needs much.
 const LARGE_BYTES_MIN: usize = 1 << 20;
 
 /// Longest body of a record; leaves room for pointers that replace values. With addresses of 32 bits, half of that: nothing in memory is
@@ -27,9 +27,7 @@ const BATCH_BYTES_MAX: usize =
     (if usize::BITS > 32 { u32::MAX as usize } else { isize::MAX as usize }) - ((1 << 20) - 1);
 
 /// Memory that an operation takes in a memtable beyond its length in the record, about.
-const INSERTED_BYTES: usize = 40;
-/// The same once a transaction has sorted it for reading. Up to so much is admitted, because it is the more.
-const SORTED_BYTES: usize = 60;
+const INSERTED_BYTES: u64 = 40;
 /// Up to so many operations, that is looked at only when the record grows.
 const OPS_FREE: usize = 4096;
 
@@ -76,7 +74,7 @@ pub struct WriteBatch {
     pub(super) leases: Vec<Lease>,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
-    /// Number of operations up to which the memory that they take when they are sorted or committed was admitted.
+    /// Number of operations up to which the memory of their memtables was admitted.
     ops_room: usize,
     /// Length up to which it is not charged: 0, or [`THREAD_ROOM`].
     free_room: usize,
@@ -433,7 +431,13 @@ impl WriteBatch {
 
     /// Memory that the operations will take in memtables, about.
     pub(super) fn inserted_bytes(&self) -> u64 {
-        (self.record.len() + self.counts.ops as usize * INSERTED_BYTES) as u64
+        self.record.len() as u64 + u64::from(self.counts.ops) * INSERTED_BYTES
+    }
+
+    /// Returns whether this memory is kept for the commit before it begins.
+    #[inline]
+    pub(super) fn needs_much(&self) -> bool {
+        self.inserted_bytes() >= LARGE_BYTES_MIN as u64
     }
 
     /// Bytes of all operations.
@@ -567,7 +571,7 @@ impl WriteBatch {
         let filled = (ops as u128 * ample as u128 / wanted.max(1) as u128) as usize;
         let tries = [(ample, filled.min(2 * ops)), (room_of(SCANT_ROOM_PART), ops)];
         let mut grow = |(room, ops): (usize, usize)| {
-            let later = ops.saturating_mul(SORTED_BYTES) as u64;
+            let later = (ops as u64).saturating_mul(INSERTED_BYTES);
             self.charge.grow_beside(memory, (room + size_of::<Self>()) as u64, later)
         };
         let mut done = tries[0];

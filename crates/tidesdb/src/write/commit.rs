@@ -19,7 +19,7 @@ use crate::callback::{comparing, contained};
 use crate::context::{StagedTables, WriteCtx};
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
 use crate::jobs::{Job, ThreadKind};
-use crate::memory::{Charge, Use};
+use crate::memory::{Kept, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::stats::counts::{self, Counter};
 use crate::types::{Between, Kind, SeqNo, moment_of};
@@ -102,7 +102,8 @@ fn commit_on(
         // Most conflicts already exist at this point; detecting them here saves a log record.
         condition.check(batch, sequencer.visible_end())?;
     }
-    let _kept = (admit_ranges(ctx, batch)?, make_ready(ctx, batch)?);
+    let _ranges = admit_ranges(ctx, batch)?;
+    let kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     // Only one conditional commit runs at a time, from getting its place to the insert. Without the lock, a thread that
@@ -128,6 +129,10 @@ fn commit_on(
         return Err(e);
     }
     let full = inserted || insert(ctx, batch, &place).map_err(|e| unknown(ctx, &place, e))?;
+    if kept.is_some() {
+        drop(kept); // memtables have it now
+        ctx.pacing.progress.advance();
+    }
     publish(ctx, &place, durable);
     drop((here, deciding));
     acknowledge(ctx, &place, sync)?;
@@ -186,7 +191,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 
 /// Does everything that can be refused without harm before the commit gets its place in the order of commits.
 /// Returns the memory that is kept for it, if it needs much.
-fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Option<Charge>> {
+fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Option<Kept>> {
     let kept = admit(ctx, batch)?;
     let separates =
         batch.families.iter().any(|f| batch.counts.value_bytes_max >= f.options.value_threshold());
