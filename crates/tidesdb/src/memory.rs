@@ -490,7 +490,7 @@ impl Memory {
         self.callers_max().saturating_sub(self.shared_by_cursors()) / 8 * 9
     }
 
-    /// What the operations of one batch may take beside all batches, once they are sorted or in memtables.
+    /// What the operations of one batch may take in memtables, beside all batches.
     pub fn inserted_max(&self) -> u64 {
         self.callers_max().saturating_sub(self.shared_by_cursors()) / 16 * 9
     }
@@ -511,10 +511,9 @@ impl Memory {
         self.whole().used_for(Use::Jobs) < self.limit / JOBS_PART
     }
 
-    /// Returns whether memtables take enough that flushing them early is worth small tables. That is less while writers wait.
-    pub fn is_in_memtables(&self, level: Pressure) -> bool {
-        let part = if level == Pressure::Critical { 64 } else { 16 };
-        self.whole().used_for(Use::Memtables) >= self.limit / part
+    /// Returns whether memtables take enough that flushing them early is worth small tables.
+    pub fn is_in_memtables(&self) -> bool {
+        self.whole().used_for(Use::Memtables) >= self.limit / 16
     }
 
     /// Returns whether all memory is within the limit.
@@ -607,7 +606,7 @@ impl Memory {
         let whole = self.whole();
         let fits = |kept: u64| {
             let wanted = kept.saturating_add(bytes);
-            (whole.unreserved().saturating_add(wanted) <= self.limit).then_some(wanted)
+            (whole.unreserved().saturating_add(wanted) < self.limit).then_some(wanted)
         };
         if let Some(charge) = self.take(Use::Reserved, bytes, fits) {
             return Some(Kept::new(charge, None));

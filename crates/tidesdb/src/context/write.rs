@@ -477,10 +477,10 @@ impl WriteCtx {
     /// begins. The scarcer memory is, the smaller the memtables that are flushed: in the end all of them, since the flush of one takes
     /// small ones of other families with it.
     pub fn flush_for_memory(&self) {
-        let level = self.memory.level();
-        let least = match level {
-            level if !self.memory.is_in_memtables(level) => return,
+        let is_worth = self.memory.is_in_memtables();
+        let least = match self.memory.level() {
             Pressure::Normal => return,
+            Pressure::Elevated | Pressure::High if !is_worth => return,
             Pressure::Elevated => FLUSH_FOR_MEMORY_MIN,
             Pressure::High => FLUSH_FOR_MEMORY_MIN / 8,
             Pressure::Critical => 1,
@@ -490,6 +490,9 @@ impl WriteCtx {
             (bytes >= least).then_some((bytes, family))
         };
         let mut largest: Vec<_> = self.all_families().into_iter().filter_map(active).collect();
+        if !is_worth && largest.iter().map(|(bytes, _)| bytes).sum::<u64>() < self.memory.limit() / 64 {
+            return;
+        }
         order::sort_by_key(&mut largest, |(bytes, _)| std::cmp::Reverse(*bytes));
         // The memory of immutable memtables will be free soon.
         let freed = self.pacing.flush_debt().min(self.memory.used_for(Use::Memtables));

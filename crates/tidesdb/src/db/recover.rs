@@ -412,7 +412,7 @@ impl<'a> Replay<'a> {
         let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
         let memory = &self.engine.write.memory;
         let scarce = (memory.wanted() + bytes).saturating_sub(memory.begin_of(Pressure::Elevated));
-        let scarce = if memory.is_in_memtables(Pressure::Elevated) { scarce } else { 0 };
+        let scarce = if memory.is_in_memtables() { scarce } else { 0 };
         let (mut excess, mut freed) = ((total + bytes).saturating_sub(limit).max(scarce), false);
         while excess > 0
             && let Some((bytes, family)) = used.pop().filter(|(bytes, _)| *bytes > 0)

@@ -24,8 +24,7 @@ pub struct Pacing {
     pub garbage_rate: Rate<{ 200 << 20 }>,
     /// Schedule of delayed commits.
     pub(super) pace: Pace,
-    /// Advances when debt fell: a memtable was released, or a compaction finished, and when a commit no longer needs memory that was kept for it. A
-    /// job with nothing to do is no progress.
+    /// Advances when debt fell: a memtable was released, or a compaction finished. A job with nothing to do is no progress.
     pub progress: Event,
     /// Advances while a flush or a merge processes entries, so a stopped writer can tell a slow job from a stuck one.
     pub(super) steps: AtomicU64,

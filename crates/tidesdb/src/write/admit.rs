@@ -27,27 +27,16 @@ use crate::{Error, Result};
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
 pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Kept>> {
     let (is_kept, kept) = (batch.needs_much(), RefCell::new(None::<Kept>));
-    let reserve = || ctx.memory.reserve(batch.inserted_bytes());
     let admission = || {
         let mut kept = kept.borrow_mut();
         if is_kept && kept.is_none() {
-            *kept = reserve();
+            *kept = ctx.memory.reserve(batch.inserted_bytes());
             if kept.is_none() {
                 ctx.ask_for_relief();
                 return Admission::Stop(StallCause::Memory);
             }
         }
-        let decided = admission(ctx, batch, is_kept);
-        // One that waits for something else, or for the memory that is kept for others, keeps none from them.
-        let gives_back = |kept: &Kept| match decided {
-            Admission::Stop(StallCause::Memory) => !kept.exceeds(),
-            Admission::Stop(_) => true,
-            _ => false,
-        };
-        if kept.as_ref().is_some_and(gives_back) {
-            *kept = None;
-        }
-        decided
+        admission(ctx, batch, is_kept)
     };
     match admission() {
         Admission::Go => {}
@@ -58,10 +47,18 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Kept>> 
         }
         Admission::Stop(cause) => {
             let check = |cause| ask_for_work(ctx, batch, cause);
+            let admission = || {
+                let decided = admission();
+                if decided == Admission::Stop(StallCause::Memory) {
+                    // Of several that fitted, and do not any more, one is to have it.
+                    kept.borrow_mut().take_if(|kept| !kept.exceeds());
+                }
+                decided
+            };
             ctx.pacing.stop(&*ctx.env.clock, cause, patience(ctx), admission, check)?;
         }
     }
-    Ok(kept.into_inner().or_else(|| if is_kept { reserve() } else { None }))
+    Ok(kept.into_inner())
 }
 
 /// Stops a commit that takes the tables of `staged` as long as the limits demand, which would stop a write of its families too. Returns the

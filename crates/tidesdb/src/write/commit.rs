@@ -103,7 +103,7 @@ fn commit_on(
         condition.check(batch, sequencer.visible_end())?;
     }
     let _ranges = admit_ranges(ctx, batch)?;
-    let kept = make_ready(ctx, batch)?;
+    let mut kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     // Only one conditional commit runs at a time, from getting its place to the insert. Without the lock, a thread that
@@ -115,6 +115,9 @@ fn commit_on(
         _ => None, // with a condition, readers would see the memtables before the verdict
     };
     let inserted = staged.is_some();
+    if inserted {
+        kept = None;
+    }
     let large = batch.is_large().then(|| sequencer.begin_large());
     let place = reserve(ctx, batch, staged)?;
     let unfinished = Unfinished(Some(ctx));
@@ -129,10 +132,7 @@ fn commit_on(
         return Err(e);
     }
     let full = inserted || insert(ctx, batch, &place).map_err(|e| unknown(ctx, &place, e))?;
-    if kept.is_some() {
-        drop(kept); // memtables have it now
-        ctx.pacing.progress.advance();
-    }
+    drop(kept); // memtables have it now
     publish(ctx, &place, durable);
     drop((here, deciding));
     acknowledge(ctx, &place, sync)?;
