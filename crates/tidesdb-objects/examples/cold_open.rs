@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tidesdb::store::DirectoryStore;
 use tidesdb::{Db, RemoteOptions, RemoteStats, SyncMode};
 
 const MB: u64 = 1 << 20;
@@ -37,7 +38,7 @@ fn key(i: u64, cache_mb: u64) -> Vec<u8> {
 }
 
 fn open(folder: &Path, cache_mb: u64) -> Db {
-    let store = tidesdb_objects::directory(folder.join("objects")).unwrap();
+    let store = DirectoryStore::open(folder.join("objects")).unwrap();
     let mut remote = RemoteOptions::new(Arc::new(store));
     remote.local_bytes_max = cache_mb * MB;
     Db::options(folder.join("db")).sync(SyncMode::None).remote(remote).open().unwrap()

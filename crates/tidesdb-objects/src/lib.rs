@@ -1,20 +1,17 @@
 //! Object stores for TidesDB, built on the `object_store` crate.
 //!
-//! [`directory`] keeps objects as files in a directory. With the feature `s3`, `s3` keeps them in a bucket. [`Bridge`] adapts any store of that crate to the
-//! engine, if its calls need no async runtime of their own.
+//! [`Bridge`] adapts any store of that crate to the engine, if its calls need no async runtime of their own. With the feature `s3`, `s3` keeps objects in
+//! a bucket. A store in a directory is part of the engine: [`tidesdb::store::DirectoryStore`].
 //!
 //! ```
 //! use std::sync::Arc;
+//! use object_store::memory::InMemory;
 //! use tidesdb::{Db, RemoteOptions};
+//! use tidesdb_objects::Bridge;
 //!
 //! # let temp = tempfile::tempdir()?;
-//! let objects = temp.path().join("objects");
-//! let open = |folder: &str| {
-//!     let store = tidesdb_objects::directory(&objects)?;
-//!     Ok::<_, Box<dyn std::error::Error>>(
-//!         Db::options(temp.path().join(folder)).remote(RemoteOptions::new(Arc::new(store))).open()?,
-//!     )
-//! };
+//! let objects = Arc::new(Bridge::new(Arc::new(InMemory::new())));
+//! let open = |folder: &str| Db::options(temp.path().join(folder)).remote(RemoteOptions::new(objects.clone())).open();
 //! let db = open("here")?;
 //! db.put(b"whale", b"blue")?;
 //! db.close()?;
@@ -34,19 +31,16 @@ mod tests;
 use std::fmt::{self, Debug};
 use std::io;
 use std::ops::Range;
-use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::executor::block_on;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetRange, ObjectStore as _, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
 };
 use tidesdb::ObjectStore;
-use tidesdb::store::{Body, Condition, DirectoryStore, Object, Tag};
-use tidesdb_io::{Disk, RealDisk};
+use tidesdb::store::{Body, Condition, Object, Tag};
 
 #[cfg(feature = "s3")]
 pub use s3::{Encryption, S3Options, S3Store, s3};
@@ -58,10 +52,6 @@ const PART_BYTES: usize = 8 << 20;
 #[derive(Clone)]
 pub struct Bridge {
     store: Arc<dyn object_store::ObjectStore>,
-    /// The directory of the objects, if the store leaves it to this crate to make their names durable.
-    unsynced: Option<PathBuf>,
-    /// Makes the conditional puts of a directory: the store of the other crate replaces nothing conditionally.
-    conditional: Option<DirectoryStore>,
 }
 
 impl Debug for Bridge {
@@ -71,30 +61,10 @@ impl Debug for Bridge {
     }
 }
 
-/// Keeps objects as files in the directory `path`, which is created if missing. Each file is synced before it
-/// gets its name, and its name is durable when `put` returns.
-///
-/// # Errors
-/// `Io` if the directory cannot be created or used.
-pub fn directory(path: impl AsRef<FilePath>) -> io::Result<Bridge> {
-    std::fs::create_dir_all(path.as_ref())?;
-    let store = LocalFileSystem::new_with_prefix(path.as_ref()).map_err(of_store)?.with_fsync(true);
-    // The store syncs names on Unix only.
-    let unsynced = (std::env::consts::FAMILY != "unix").then(|| path.as_ref().to_owned());
-    let conditional = Some(DirectoryStore::open(path)?);
-    Ok(Bridge { unsynced, conditional, ..Bridge::new(Arc::new(store)) })
-}
-
 impl Bridge {
     /// Wraps `store`.
     pub fn new(store: Arc<dyn object_store::ObjectStore>) -> Self {
-        Self { store, unsynced: None, conditional: None }
-    }
-
-    /// Makes the names of the objects durable, if the store does not.
-    fn sync_names(&self) -> io::Result<()> {
-        let Some(dir) = &self.unsynced else { return Ok(()) };
-        RealDisk::new().open_dir(dir, false)?.sync()
+        Self { store }
     }
 
     /// Passes the bytes of an object, or a range of them, on. Returns the tag, if the object has one.
@@ -144,13 +114,11 @@ impl ObjectStore for Bridge {
     fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
         let path = path_of(name)?;
         if body.len() > PART_BYTES as u64 {
-            block_on(self.put_parts(&path, body))?;
-            return self.sync_names();
+            return block_on(self.put_parts(&path, body));
         }
         let mut bytes = vec![0; body.len() as usize];
         body.read_exact_at(&mut bytes, 0)?;
-        block_on(self.store.put(&path, PutPayload::from(bytes))).map_err(of_store)?;
-        self.sync_names()
+        block_on(self.store.put(&path, PutPayload::from(bytes))).map(drop).map_err(of_store)
     }
 
     fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
@@ -170,16 +138,10 @@ impl ObjectStore for Bridge {
     }
 
     fn get_tagged(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<Tag> {
-        if let Some(directory) = &self.conditional {
-            return directory.get_tagged(name, sink);
-        }
         block_on(self.read(&path_of(name)?, None, sink))?.ok_or_else(untagged)
     }
 
     fn put_if(&self, name: &str, body: &Body<'_>, condition: Condition<'_>) -> io::Result<Option<Tag>> {
-        if let Some(directory) = &self.conditional {
-            return directory.put_if(name, body, condition);
-        }
         let mode = match condition {
             Condition::Absent => PutMode::Create,
             Condition::Tagged(tag) => PutMode::Update(version_of(tag)),
@@ -194,14 +156,7 @@ impl ObjectStore for Bridge {
         }
     }
 
-    fn remove_unfinished(&self) -> io::Result<()> {
-        self.conditional.as_ref().map_or(Ok(()), DirectoryStore::remove_unfinished)
-    }
-
     fn list(&self) -> io::Result<Vec<Object>> {
-        if let Some(directory) = &self.conditional {
-            return directory.list(); // without the files that are no objects, such as its lock
-        }
         block_on(async {
             let mut all = Vec::new();
             let mut list = self.store.list(None);

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use object_store::memory::InMemory;
 use tidesdb::backup::Backups;
-use tidesdb::store::{Body, Condition, ObjectStore, Tag};
+use tidesdb::store::{Body, Condition, DirectoryStore, ObjectStore, Tag};
 use tidesdb::{Db, SyncMode};
 
 use crate::Bridge;
 
 /// One store of each kind.
-fn stores(dir: &std::path::Path) -> [Bridge; 2] {
-    [crate::directory(dir.join("objects")).unwrap(), Bridge::new(Arc::new(InMemory::new()))]
+fn stores(dir: &std::path::Path) -> [Arc<dyn ObjectStore>; 2] {
+    [
+        Arc::new(DirectoryStore::open(dir.join("objects")).unwrap()),
+        Arc::new(Bridge::new(Arc::new(InMemory::new()))),
+    ]
 }
 
 fn tag(store: &dyn ObjectStore, name: &str) -> Tag {
@@ -21,7 +24,7 @@ fn tag(store: &dyn ObjectStore, name: &str) -> Tag {
 #[test]
 fn a_put_with_a_condition_changes_nothing_unless_it_holds() {
     let temp = tempfile::tempdir().unwrap();
-    stores(temp.path()).iter().for_each(|store| conditional_puts(store));
+    stores(temp.path()).iter().for_each(|store| conditional_puts(&**store));
 }
 
 /// Puts with conditions that hold and that do not, in an empty store.
@@ -52,7 +55,7 @@ pub(super) fn conditional_puts(store: &dyn ObjectStore) {
 #[test]
 fn a_range_is_exact() {
     let temp = tempfile::tempdir().unwrap();
-    stores(temp.path()).iter().for_each(|store| ranges(store));
+    stores(temp.path()).iter().for_each(|store| ranges(&**store));
 }
 
 /// Reads ranges within an object and beyond it.
@@ -75,7 +78,7 @@ pub(super) fn ranges(store: &dyn ObjectStore) {
 #[test]
 fn backups_are_kept_in_both() {
     let temp = tempfile::tempdir().unwrap();
-    stores(temp.path()).into_iter().for_each(|store| backups(Arc::new(store)));
+    stores(temp.path()).into_iter().for_each(backups);
 }
 
 /// Makes a generation in an empty store, and restores it.

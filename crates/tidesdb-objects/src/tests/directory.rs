@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tidesdb::store::Body;
+use tidesdb::store::{Body, DirectoryStore};
 use tidesdb::{Db, ObjectStore, RemoteOptions};
 
 fn bytes_of(store: &dyn ObjectStore, name: &str) -> io::Result<Vec<u8>> {
@@ -20,7 +20,7 @@ fn bytes_of(store: &dyn ObjectStore, name: &str) -> io::Result<Vec<u8>> {
 #[test]
 fn objects_are_stored_replaced_listed_and_deleted() {
     let temp = tempfile::tempdir().unwrap();
-    each_call(&crate::directory(temp.path().join("deep/down")).unwrap());
+    each_call(&DirectoryStore::open(temp.path().join("deep/down")).unwrap());
 }
 
 /// Stores, replaces, lists and deletes objects of an empty store.
@@ -46,7 +46,7 @@ pub(super) fn each_call(store: &dyn ObjectStore) {
 #[test]
 fn a_body_that_cannot_be_read_leaves_the_object_as_it_was() {
     let temp = tempfile::tempdir().unwrap();
-    an_unreadable_body(&crate::directory(temp.path().join("objects")).unwrap());
+    an_unreadable_body(&DirectoryStore::open(temp.path().join("objects")).unwrap());
 }
 
 /// Puts a file that is shorter than it is said to be.
@@ -68,7 +68,7 @@ fn tidesdb_io_file(dir: &std::path::Path) -> Arc<dyn tidesdb_io::File> {
 #[test]
 fn a_database_with_threads_comes_back_after_its_folder_is_removed() {
     let temp = tempfile::tempdir().unwrap();
-    comes_back(&|| Arc::new(crate::directory(temp.path().join("objects")).unwrap()));
+    comes_back(&|| Arc::new(DirectoryStore::open(temp.path().join("objects")).unwrap()));
 }
 
 /// Writes a database with threads, removes its folder, and opens it again. Each open gets a new handle of the store.

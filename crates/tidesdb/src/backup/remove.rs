@@ -80,11 +80,14 @@ pub(super) fn repair(shared: &Shared) -> Result<Vec<Generation>> {
     if matches!(&*writing, Writing::Yes(writer) if writer.pinned.is_some()) {
         return Err(Error::Busy { cause: "a generation that is being made" });
     }
-    match writer::read_index(store) {
-        Ok(Some(_)) => return Err(Error::Exists { what: "an intact index of the backups".into() }),
-        Ok(None) | Err(Error::Corrupt { .. }) => {}
-        Err(e) => return Err(e),
-    }
+    let damaged = match writer::read_raw(store)? {
+        Some((bytes, tag)) => match Index::decode(&bytes) {
+            Ok(_) => return Err(Error::Exists { what: "an intact index of the backups".into() }),
+            Err(Error::Corrupt { .. }) => Some(tag),
+            Err(e) => return Err(e),
+        },
+        None => None,
+    };
     let lengths = writer::list(store)?;
     let mut found: BTreeMap<u64, Entry> = BTreeMap::new();
     for id in lengths.keys().filter(|id| id.kind == ObjectKind::Generation) {
@@ -97,7 +100,7 @@ pub(super) fn repair(shared: &Shared) -> Result<Vec<Generation>> {
     let next = found.keys().last().map_or(1, |number| number + 1);
     let index = Index { writer, next, generations: found.into_values().collect(), ..Index::default() };
     let generations = index.generations.iter().map(Entry::generation).collect();
-    let taken = Writer::take_over(&shared.store, &shared.env, Some(index))?;
+    let taken = Writer::take_over(&shared.store, &shared.env, Some((index, damaged)))?;
     *writing = Writing::Yes(Box::new(taken));
     Ok(generations)
 }

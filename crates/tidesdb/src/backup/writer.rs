@@ -58,7 +58,11 @@ pub(super) fn read_index(store: &dyn ObjectStore) -> Result<Option<(Index, Tag)>
     }
 }
 
-fn read_raw(store: &dyn ObjectStore) -> Result<Option<(Vec<u8>, Tag)>> {
+/// Reads the index, whatever is in it.
+///
+/// # Errors
+/// `Io`; `InvalidArgument` for a store without tags.
+pub(super) fn read_raw(store: &dyn ObjectStore) -> Result<Option<(Vec<u8>, Tag)>> {
     let mut bytes = Vec::new();
     let read = store.get_tagged(INDEX, &mut |piece| {
         bytes.extend_from_slice(piece);
@@ -159,7 +163,7 @@ fn try_conditions(store: &dyn ObjectStore, env: &Env) -> Result<()> {
 }
 
 impl Writer {
-    /// Takes the store over. With `repaired`, its index becomes this one, whatever it was.
+    /// Takes the store over. With `repaired`, its index becomes this one, in the place of the damaged one with this tag.
     ///
     /// # Errors
     /// `Corrupt` if the index is damaged or missing; `InvalidArgument` for a store without conditional puts; `Locked` if another writer takes
@@ -167,11 +171,11 @@ impl Writer {
     pub(super) fn take_over(
         store: &Arc<dyn ObjectStore>,
         env: &Env,
-        repaired: Option<Index>,
+        repaired: Option<(Index, Option<Tag>)>,
     ) -> Result<Self> {
         try_conditions(&**store, env)?;
         let (index, tag) = match repaired {
-            Some(index) => (index, read_raw(&**store)?.map(|(_, tag)| tag)),
+            Some(repaired) => repaired,
             None => match read_index(&**store)? {
                 Some((index, tag)) => (index, Some(tag)),
                 None if list(&**store)?.is_empty() => (Index { next: 1, ..Index::default() }, None),

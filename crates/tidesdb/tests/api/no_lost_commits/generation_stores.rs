@@ -486,6 +486,77 @@ fn a_lost_index_is_made_again() {
     assert!(new.list().unwrap().iter().all(|made| new.verify(made.number).unwrap().is_ok()));
 }
 
+/// A store that does something before it lists its objects for the first time.
+struct Meanwhile {
+    inner: MemoryStore,
+    first: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl ObjectStore for Meanwhile {
+    fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
+        self.inner.put(name, body)
+    }
+
+    fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.inner.get(name, sink)
+    }
+
+    fn get_tagged(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<Tag> {
+        self.inner.get_tagged(name, sink)
+    }
+
+    fn put_if(&self, name: &str, body: &Body<'_>, condition: Condition<'_>) -> io::Result<Option<Tag>> {
+        self.inner.put_if(name, body, condition)
+    }
+
+    fn list(&self) -> io::Result<Vec<Object>> {
+        let listed = self.inner.list();
+        if let Some(first) = self.first.lock().unwrap().take() {
+            std::thread::scope(|s| s.spawn(first).join()).unwrap(); // as another process does
+        }
+        listed
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+/// Regression test: the list that the slower of two repairs had made replaced one with a newer generation, which was then deleted.
+#[test]
+fn a_repair_does_not_replace_an_index_that_another_one_has_made() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    for damage in [None, Some(&b"damaged"[..])] {
+        let inner = MemoryStore::default();
+        let open = |store: Arc<dyn ObjectStore>| Backups::with_env(store, sim.env.clone());
+        open(Arc::new(inner.clone())).create(&db).unwrap();
+        match damage {
+            Some(bytes) => inner.put("backup.index", &Body::bytes(bytes)).unwrap(),
+            None => inner.delete("backup.index").unwrap(),
+        }
+        let (other, again) = (open(Arc::new(inner.clone())), db.clone());
+        let first = Box::new(move || {
+            assert_eq!(other.repair().unwrap().len(), 1);
+            assert_eq!(other.create(&again).unwrap().number, 2);
+        });
+        let slow = Meanwhile { inner: inner.clone(), first: std::sync::Mutex::new(Some(first)) };
+        let slow = open(Arc::new(slow));
+        let refused = slow.repair().unwrap_err();
+        assert!(matches!(refused, Error::Locked { .. }), "{refused}");
+        let new = open(Arc::new(inner));
+        assert_eq!(new.list().unwrap().len(), 2);
+        assert_eq!(new.create(&db).unwrap().number, 3);
+        assert!(new.list().unwrap().iter().all(|made| new.verify(made.number).unwrap().is_ok()));
+    }
+}
+
 /// Two threads that are two writers: of each change, one wins.
 #[test]
 fn two_writers_at_once_leave_whole_generations() {
