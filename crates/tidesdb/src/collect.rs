@@ -86,7 +86,8 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remot
 }
 
 fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<bool> {
-    if !has_values(family) {
+    // A drop empties the view some time after it has set the flag; until then nothing here would change anything.
+    if !has_values(family) || family.is_dropped() {
         return Ok(false);
     }
     if run(ctx, family, store)? {
@@ -104,7 +105,6 @@ fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remo
 /// # Errors
 /// As [`step`].
 pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<()> {
-    // A drop empties the view some time after it has set the flag; until then nothing here would change anything.
     while !family.is_dropped() {
         ctx.write.jobs.check_open()?; // a close waits for one step, not for all
         let removed = run(ctx, family, store)?;

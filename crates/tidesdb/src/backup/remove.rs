@@ -8,6 +8,7 @@ use super::index::{Entry, Index};
 use super::names::{ObjectId, ObjectKind};
 use super::writer::{self, Writer};
 use super::{Generation, PrunePolicy, Pruned, Shared, Writing};
+use crate::types::FILE_NUMBER_MAX;
 use crate::{Error, Result};
 
 pub(super) fn delete(shared: &Shared, number: u64) -> Result<()> {
@@ -91,8 +92,10 @@ pub(super) fn repair(shared: &Shared) -> Result<Vec<Generation>> {
     let lengths = writer::list(store)?;
     let mut found: BTreeMap<u64, Entry> = BTreeMap::new();
     for id in lengths.keys().filter(|id| id.kind == ObjectKind::Generation) {
-        // Of two with one number, the later one counts: the other one was not finished.
-        if let Some(entry) = whole(shared, *id, &lengths)? {
+        // Of two with one number, the later one counts: the other one was not finished. None has the last number: there must be a next one.
+        if let Some(entry) = whole(shared, *id, &lengths)?
+            && entry.number < FILE_NUMBER_MAX
+        {
             found.insert(entry.number, entry);
         }
     }

@@ -10,6 +10,7 @@ use super::index::Index;
 use super::names::INDEX;
 use super::*;
 use crate::store::{Body, MemoryStore};
+use crate::types::FILE_NUMBER_MAX;
 
 /// A store with one generation, which counted its rows.
 fn sample() -> (Env, MemoryStore, Backups) {
@@ -131,4 +132,17 @@ fn a_call_that_waits_for_its_rate_shows_its_progress() {
     assert!(backups.verify_with(1, &options).unwrap().is_ok());
     let (calls, seconds) = (calls.load(Ordering::Relaxed), backups.list().unwrap()[0].bytes / 50);
     assert!(seconds > 20 && (5 * seconds..20 * seconds).contains(&calls), "{calls} calls in {seconds} s");
+}
+
+/// Regression test: the index that a repair had made could not be read, because it had no next number.
+#[test]
+fn a_repair_leaves_out_a_generation_after_which_there_is_no_number() {
+    let (env, store, _) = sample();
+    replace(&store, |contents| contents.number = FILE_NUMBER_MAX);
+    store.delete(INDEX).unwrap();
+    let backups = Backups::with_env(Arc::new(store), env.clone());
+    assert!(backups.repair().unwrap().is_empty());
+    let db = Db::options("/db").env(env).background_threads(0).open().unwrap();
+    assert_eq!(backups.create(&db).unwrap().number, 1);
+    assert_eq!(backups.list().unwrap().len(), 1);
 }

@@ -1,13 +1,16 @@
 //! Crashes, failing calls and full disks while generations are made, pruned, proven and restored.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tidesdb::backup::{Backups, CreateOptions, PrunePolicy};
+use tidesdb::store::DirectoryStore;
 use tidesdb::{Db, Error};
 use tidesdb_io::sim::{self, Fault, Image, OpSet, SimDisk, errno};
 
 use crate::common::{Pair, Sim, contents, fill, noise, small};
-use crate::no_lost_commits::generations::{assert_same, backups};
+use crate::no_lost_commits::generations::{assert_same, backups, sample};
+use crate::readers_beside_the_writer::beside_steps::{Call, Hooked};
 
 /// All rows of all families.
 type Rows = BTreeMap<String, Vec<Pair>>;
@@ -208,4 +211,30 @@ fn a_full_disk_of_the_store_leaves_whole_generations() {
     assert!(sim.disk.file_names("/small").unwrap().iter().all(|name| name == "LOCK"));
     db.close().unwrap();
     check(&machine(sim.disk.fork(), 1), &[1, 2], &history, "after a full disk");
+}
+
+/// Regression test: of two restores into one folder, the slower one removed what the other one had finished.
+#[test]
+fn a_restore_leaves_what_another_one_has_restored_meanwhile() {
+    for left in [None, Some("UNFINISHED")] {
+        let sim = Sim::new();
+        let (db, store) = (sample(&sim), backups(&sim));
+        store.create(&db).unwrap();
+        if let Some(name) = left {
+            sim.env.disk.open_dir("/copy".as_ref(), true).unwrap().create_new(name, 0).unwrap();
+        }
+        let other = std::sync::Mutex::new(Some(store.clone()));
+        let env = Hooked::env(&sim.env, move |call, name| {
+            let is_lock = call == Call::Change && name == "LOCK";
+            if let Some(other) = is_lock.then(|| other.lock().unwrap().take()).flatten() {
+                let restored = std::thread::scope(|s| s.spawn(|| other.restore(1, "/copy")).join());
+                assert!(restored.unwrap().is_ok());
+            }
+            Ok(())
+        });
+        let kept = Arc::new(DirectoryStore::open_in(&sim.env, "/backups").unwrap());
+        let refused = Backups::with_env(kept, env).restore(1, "/copy").unwrap_err();
+        assert!(matches!(refused, Error::Exists { .. }), "{refused}");
+        assert_same(&sim.options_as_stored("/copy").open().unwrap(), &db);
+    }
 }

@@ -557,6 +557,33 @@ fn a_repair_does_not_replace_an_index_that_another_one_has_made() {
     }
 }
 
+/// A store that is away made a removal wait for each object.
+#[test]
+fn a_removal_ends_at_the_first_object_that_cannot_be_removed() {
+    let mut ended = 0;
+    for call in 0.. {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        let odd = Arc::new(Odd { fails_at: u64::MAX.into(), failures: u64::MAX.into(), ..Odd::default() });
+        let store = Backups::with_env(Arc::<Odd>::clone(&odd), sim.env.clone());
+        store.create(&db).unwrap();
+        db.put("k", noise(9, 4000)).unwrap();
+        db.compact().unwrap();
+        store.create(&db).unwrap();
+        let first = odd.calls.load(SeqCst) + call;
+        odd.fails_at.store(2 * first, SeqCst);
+        match store.delete(1) {
+            Ok(()) => break,
+            Err(Error::Io { op: "delete", .. }) => {
+                assert_eq!(odd.calls.load(SeqCst), first + 1);
+                ended += 1;
+            }
+            Err(_) => {}
+        }
+    }
+    assert!(ended > 1, "{ended}");
+}
+
 /// Two threads that are two writers: of each change, one wins.
 #[test]
 fn two_writers_at_once_leave_whole_generations() {
