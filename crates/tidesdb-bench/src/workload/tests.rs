@@ -608,7 +608,10 @@ fn an_overload_offers_twice_what_the_engine_takes() {
     let put = measured.phases.iter().find(|p| p.operation == "PUT").unwrap();
     assert!(overload.found > 0.0 && overload.offered == 2.0 * overload.found, "{overload:?}");
     let share = put.rate() / overload.found;
-    assert!((0.5..1.5).contains(&share), "the engine takes no more than before: {share}");
+    assert!(
+        (0.4..1.9).contains(&share),
+        "the engine takes no more than before, and not twice as much: {share}"
+    );
     let served = put.latency.as_ref().unwrap();
     assert_eq!(served.samples, overload.since_due.samples);
     assert!(
