@@ -2,20 +2,11 @@
 
 use std::sync::Arc;
 
-use object_store::memory::InMemory;
 use tidesdb::backup::Backups;
-use tidesdb::store::{Body, Condition, DirectoryStore, ObjectStore, Tag};
+use tidesdb::store::{Body, Condition, ObjectStore, Tag};
 use tidesdb::{Db, SyncMode};
 
-use crate::Bridge;
-
-/// One store of each kind.
-fn stores(dir: &std::path::Path) -> [Arc<dyn ObjectStore>; 2] {
-    [
-        Arc::new(DirectoryStore::open(dir.join("objects")).unwrap()),
-        Arc::new(Bridge::new(Arc::new(InMemory::new()))),
-    ]
-}
+use super::stores;
 
 fn tag(store: &dyn ObjectStore, name: &str) -> Tag {
     store.get_tagged(name, &mut |_| Ok(())).unwrap()

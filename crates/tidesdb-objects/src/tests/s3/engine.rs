@@ -12,25 +12,25 @@ use super::faults::often;
 use super::proxy::Proxy;
 use super::{given, new_prefix, new_store, noise, options};
 use crate::s3;
-use crate::tests::{conditions, directory};
+use crate::tests::{calls, conditions};
 
 #[test]
 #[ignore = "needs a server"]
 fn objects_are_stored_replaced_listed_and_deleted() {
-    directory::each_call(&new_store());
+    calls::each_call(&new_store());
 }
 
 #[test]
 #[ignore = "needs a server"]
 fn a_body_that_cannot_be_read_leaves_the_object_as_it_was() {
-    directory::an_unreadable_body(&new_store());
+    calls::an_unreadable_body(&new_store());
 }
 
 #[test]
 #[ignore = "needs a server"]
 fn a_database_with_threads_comes_back_after_its_folder_is_removed() {
     let (endpoint, prefix) = (given("TIDESDB_S3_ENDPOINT"), new_prefix());
-    directory::comes_back(&|| Arc::new(s3(options(&endpoint, &prefix)).unwrap()));
+    calls::comes_back(&|| Arc::new(s3(options(&endpoint, &prefix)).unwrap()));
 }
 
 #[test]

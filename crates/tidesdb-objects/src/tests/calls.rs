@@ -1,4 +1,4 @@
-//! A directory as an object store, on its own and with a database.
+//! Stores of the other crate and in a directory, on their own and with a database.
 
 #![expect(clippy::disallowed_methods, reason = "the test starts its own threads")]
 
@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use tidesdb::store::{Body, DirectoryStore};
 use tidesdb::{Db, ObjectStore, RemoteOptions};
+
+use super::stores;
 
 fn bytes_of(store: &dyn ObjectStore, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -20,7 +22,7 @@ fn bytes_of(store: &dyn ObjectStore, name: &str) -> io::Result<Vec<u8>> {
 #[test]
 fn objects_are_stored_replaced_listed_and_deleted() {
     let temp = tempfile::tempdir().unwrap();
-    each_call(&DirectoryStore::open(temp.path().join("deep/down")).unwrap());
+    stores(temp.path()).iter().for_each(|store| each_call(&**store));
 }
 
 /// Stores, replaces, lists and deletes objects of an empty store.
@@ -46,7 +48,7 @@ pub(super) fn each_call(store: &dyn ObjectStore) {
 #[test]
 fn a_body_that_cannot_be_read_leaves_the_object_as_it_was() {
     let temp = tempfile::tempdir().unwrap();
-    an_unreadable_body(&DirectoryStore::open(temp.path().join("objects")).unwrap());
+    stores(temp.path()).iter().for_each(|store| an_unreadable_body(&**store));
 }
 
 /// Puts a file that is shorter than it is said to be.
@@ -68,7 +70,8 @@ fn tidesdb_io_file(dir: &std::path::Path) -> Arc<dyn tidesdb_io::File> {
 #[test]
 fn a_database_with_threads_comes_back_after_its_folder_is_removed() {
     let temp = tempfile::tempdir().unwrap();
-    comes_back(&|| Arc::new(DirectoryStore::open(temp.path().join("objects")).unwrap()));
+    stores(temp.path()).iter().for_each(|store| comes_back(&|| Arc::clone(store)));
+    comes_back(&|| Arc::new(DirectoryStore::open(temp.path().join("again")).unwrap()));
 }
 
 /// Writes a database with threads, removes its folder, and opens it again. Each open gets a new handle of the store.
