@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use charge::{Charge, Kept, LongValue};
+pub use charge::{Charge, LongValue, Reservation};
 use tidesdb_io::{Heap, MachineMemory};
 use tidesdb_sync::{CachePadded, Condvar, Mutex, thread_index};
 use whole::Part;
@@ -602,21 +602,21 @@ impl Memory {
 
     /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped. If they do not fit beside all else, keeps them
     /// all the same for one commit, and returns `None` to the others: if all that wait for memory had some, they would wait for each other.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Kept> {
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         let whole = self.whole();
         let fits = |kept: u64| {
             let wanted = kept.saturating_add(bytes);
             (whole.unreserved().saturating_add(wanted) < self.limit).then_some(wanted)
         };
         if let Some(charge) = self.take(Use::Reserved, bytes, fits) {
-            return Some(Kept::new(charge, None));
+            return Some(Reservation::new(charge, None));
         }
         if whole.exceeded.swap(true, Ordering::Relaxed) {
             return None;
         }
         let mut charge = Charge::new(Use::Reserved);
         charge.set(self, bytes);
-        Some(Kept::new(charge, Some(Arc::clone(self))))
+        Some(Reservation::new(charge, Some(Arc::clone(self))))
     }
 
     /// Adds `bytes` to the sum of one use if `taken` of the sum of all databases returns the new one.

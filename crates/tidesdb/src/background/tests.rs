@@ -202,6 +202,34 @@ fn writers_are_not_slowed_for_garbage_that_cannot_be_collected() {
     assert!(is_slowed());
 }
 
+/// A worker span while a family was dropped: each step did nothing, and asked for another one.
+#[test]
+fn a_collection_has_nothing_to_do_in_a_family_whose_drop_has_begun() {
+    let m = Machine::new(SyncMode::None);
+    let engine = &m.db.inner.engine;
+    let steps = |name, is_dropped| {
+        let options =
+            crate::FamilyOptions::default().compression(crate::Compression::None).vlog_file_bytes(4096);
+        let family = m.db.create_family(name, options).unwrap();
+        family.core.collection.retry.failed(m.clock.mono(), Duration::MAX); // no job collects before
+        for round in 0..3u8 {
+            for key in 0..8u8 {
+                family.put([key], [round; 2000]).unwrap();
+            }
+            family.flush().unwrap();
+        }
+        if is_dropped {
+            family.core.set_dropped();
+        }
+        (0..100)
+            .take_while(|_| super::collect::step(&engine.maintenance, &family.core, None).unwrap())
+            .count()
+    };
+    let stays = steps("stays", false);
+    assert!((1..100).contains(&stays), "there is garbage: {stays} steps");
+    assert_eq!(steps("goes", true), 0);
+}
+
 /// A collection may take seconds to move values. Full value logs were not sealed meanwhile, so their garbage did not count.
 #[test]
 fn a_flush_seals_value_logs_without_the_collection() {

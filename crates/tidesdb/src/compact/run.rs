@@ -126,9 +126,10 @@ pub(super) fn run_alone(
     let merge = || {
         ctx.write.merges.check(Some(stops))?;
         let version = version_of(family);
-        let begun = plan(&version).map(|plan| Arc::new(Begun { plan, purge: purge_of(&version), stops }));
+        let plan = plan(&version).filter(|_| !family.is_dropped());
+        let begun = plan.map(|plan| Arc::new(Begun { plan, purge: purge_of(&version), stops }));
         drop(version);
-        if let Some(begun) = begun.as_ref().filter(|_| !family.is_dropped()) {
+        if let Some(begun) = &begun {
             carry_out(ctx, family, begun)?;
         }
         Ok(begun)

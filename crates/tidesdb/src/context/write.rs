@@ -41,6 +41,8 @@ const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 const PINNING_AT_ONCE: usize = 64;
 /// Size from which a memtable is flushed when memory begins to be scarce.
 const FLUSH_FOR_MEMORY_MIN: u64 = 1 << 20;
+/// While writers wait for memory, small memtables are flushed if all together take the limit divided by this.
+const FLUSHED_SMALL_PART: u64 = 64;
 
 /// The log, the memtables of all families, and what limits the writers. It reads tables only through the read views of the families, and changes the
 /// manifest only through its [`OpenDatabase`].
@@ -490,7 +492,9 @@ impl WriteCtx {
             (bytes >= least).then_some((bytes, family))
         };
         let mut largest: Vec<_> = self.all_families().into_iter().filter_map(active).collect();
-        if !is_worth && largest.iter().map(|(bytes, _)| bytes).sum::<u64>() < self.memory.limit() / 64 {
+        if !is_worth
+            && largest.iter().map(|(bytes, _)| bytes).sum::<u64>() < self.memory.limit() / FLUSHED_SMALL_PART
+        {
             return;
         }
         order::sort_by_key(&mut largest, |(bytes, _)| std::cmp::Reverse(*bytes));

@@ -27,13 +27,13 @@ impl Drop for LongValue {
 
 /// Memory that is kept for a commit until this is dropped, see [`Memory::reserve`].
 #[derive(Debug)]
-pub struct Kept {
+pub struct Reservation {
     _charge: Charge,
     /// Set if the limit has no room for it.
     exceeds: Option<Arc<Memory>>,
 }
 
-impl Kept {
+impl Reservation {
     pub(super) fn new(charge: Charge, exceeds: Option<Arc<Memory>>) -> Self {
         Self { _charge: charge, exceeds }
     }
@@ -44,7 +44,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(memory) = &self.exceeds {
             memory.whole().exceeded.store(false, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use super::batch::WriteBatch;
 use crate::context::{StagedTables, WriteCtx};
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::memory::{Charge, Kept, Memory, Pressure, RANGES_FULL};
+use crate::memory::{Charge, Memory, Pressure, RANGES_FULL, Reservation};
 use crate::pacing::{
     Admission, GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES,
 };
@@ -25,18 +25,18 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
-pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Kept>> {
-    let (is_kept, kept) = (batch.needs_much(), RefCell::new(None::<Kept>));
+pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Reservation>> {
+    let kept = RefCell::new(None::<Reservation>);
     let admission = || {
         let mut kept = kept.borrow_mut();
-        if is_kept && kept.is_none() {
+        if batch.needs_much() && kept.is_none() {
             *kept = ctx.memory.reserve(batch.inserted_bytes());
             if kept.is_none() {
                 ctx.ask_for_relief();
                 return Admission::Stop(StallCause::Memory);
             }
         }
-        admission(ctx, batch, is_kept)
+        admission(ctx, batch)
     };
     match admission() {
         Admission::Go => {}
@@ -154,8 +154,8 @@ fn ask_for_work(ctx: &WriteCtx, batch: &WriteBatch, cause: StallCause) -> Result
     Ok(())
 }
 
-/// With `is_kept`, the memory of the commit is kept for it, and counts for the limit already.
-fn admission(ctx: &WriteCtx, batch: &WriteBatch, is_kept: bool) -> Admission {
+/// The memory of a batch that needs much is kept for it, and counts for the limit already.
+fn admission(ctx: &WriteCtx, batch: &WriteBatch) -> Admission {
     let (unflushed, is_large) = (ctx.pacing.unflushed_bytes(), batch.is_large());
     let (mut load, mut garbage, mut active, mut waiting) = (Load::default(), 0.0_f64, 0_u64, 0_usize);
     for family in &batch.families {
@@ -180,7 +180,7 @@ fn admission(ctx: &WriteCtx, batch: &WriteBatch, is_kept: bool) -> Admission {
     let bytes = if is_large { unflushed.max(immutable_bytes_now(ctx)) } else { unflushed + active };
     load.add(&MEMTABLE_BYTES, bytes as f64, ctx.options.memtables_bytes_max as f64);
     load.add(&MEMTABLES, waiting as f64, 0.0);
-    if is_scarce && gives_way(memory, wanted) && (!is_kept || wanted >= memory.limit()) {
+    if is_scarce && gives_way(memory, wanted) && (!batch.needs_much() || wanted >= memory.limit()) {
         load.add(&MEMORY, wanted as f64, memory.limit() as f64);
     }
     if garbage > 0.0 && !ctx.merges.are_stuck() {

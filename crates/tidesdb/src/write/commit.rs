@@ -19,7 +19,7 @@ use crate::callback::{comparing, contained};
 use crate::context::{StagedTables, WriteCtx};
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
 use crate::jobs::{Job, ThreadKind};
-use crate::memory::{Kept, Use};
+use crate::memory::{Reservation, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::stats::counts::{self, Counter};
 use crate::types::{Between, Kind, SeqNo, moment_of};
@@ -103,7 +103,7 @@ fn commit_on(
         condition.check(batch, sequencer.visible_end())?;
     }
     let _ranges = admit_ranges(ctx, batch)?;
-    let mut kept = make_ready(ctx, batch)?;
+    let kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     // Only one conditional commit runs at a time, from getting its place to the insert. Without the lock, a thread that
@@ -115,9 +115,7 @@ fn commit_on(
         _ => None, // with a condition, readers would see the memtables before the verdict
     };
     let inserted = staged.is_some();
-    if inserted {
-        kept = None;
-    }
+    let kept = kept.filter(|_| !inserted);
     let large = batch.is_large().then(|| sequencer.begin_large());
     let place = reserve(ctx, batch, staged)?;
     let unfinished = Unfinished(Some(ctx));
@@ -191,7 +189,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 
 /// Does everything that can be refused without harm before the commit gets its place in the order of commits.
 /// Returns the memory that is kept for it, if it needs much.
-fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Option<Kept>> {
+fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Option<Reservation>> {
     let kept = admit(ctx, batch)?;
     let separates =
         batch.families.iter().any(|f| batch.counts.value_bytes_max >= f.options.value_threshold());
