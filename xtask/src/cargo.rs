@@ -10,6 +10,9 @@ pub(crate) type Done = Result<(), String>;
 /// The profile of everything that is installed or measured, and the name of its folder below the target folder.
 pub(crate) const DIST: &str = "dist";
 
+/// The profile of the tests.
+pub(crate) const DEV: &str = "dev";
+
 /// One Cargo command.
 pub(crate) struct Cargo {
     args: Vec<String>,

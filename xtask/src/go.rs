@@ -36,7 +36,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if let Some(why) = hindrance() {
         return Err(why);
     }
-    let go = Go::new(root, plan.prefix)?;
+    let go = Go::new(root, plan.prefix, &Shape::default())?;
     if plan.bench {
         return shown(go.command(BENCH).args(["run", "."]).args(&plan.rest));
     }
@@ -51,7 +51,7 @@ pub(crate) fn stage(root: &Path) -> Staged {
     if let Some(why) = hindrance() {
         return Ok(Outcome::Skipped(why));
     }
-    Go::new(root, None)?.test(&[], None, None)?;
+    Go::new(root, None, &Shape::for_tests())?.test(&[], None, None)?;
     Ok(Outcome::Passed)
 }
 
@@ -105,12 +105,12 @@ struct Go {
 
 impl Go {
     /// Installs the library, unless there is one.
-    fn new(root: &Path, prefix: Option<PathBuf>) -> Result<Go, String> {
+    fn new(root: &Path, prefix: Option<PathBuf>, shape: &Shape) -> Result<Go, String> {
         let prefix = match prefix {
             Some(prefix) => prefix,
             None => {
                 let prefix = target(root).join("go/prefix");
-                install::install(root, &prefix, &Shape::default())?;
+                install::install(root, &prefix, shape)?;
                 prefix
             }
         };

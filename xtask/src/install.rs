@@ -6,7 +6,7 @@
 //!
 //! `--target` installs for another system. Its libraries have the names that the linker and the loader of that system look for: [`Kind`].
 
-use crate::cargo::{Cargo, DIST, Done, said, target, works};
+use crate::cargo::{Cargo, DEV, DIST, Done, said, target, works};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,15 +39,27 @@ pub(crate) struct Shape {
     pub(crate) target: Option<String>,
     /// True to install the library for object stores in S3, too.
     pub(crate) s3: bool,
+    /// The profile that the libraries are built with.
+    pub(crate) profile: &'static str,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { libdir: "lib".to_owned(), debug_files: false, target: None, s3: false }
+        Self { libdir: "lib".to_owned(), debug_files: false, target: None, s3: false, profile: DIST }
     }
 }
 
 impl Shape {
+    /// Libraries that are built fast, with the assertions that tests want.
+    pub(crate) fn for_tests() -> Self {
+        Self { profile: DEV, ..Self::default() }
+    }
+
+    /// Returns the name of the folder that Cargo builds into.
+    fn built(&self) -> &str {
+        if self.profile == DEV { "debug" } else { self.profile }
+    }
+
     /// Returns the kind of system that it is for.
     fn kind(&self) -> Kind {
         Kind::of(self.target.as_deref().unwrap_or(std::env::consts::OS))
@@ -215,7 +227,7 @@ pub(crate) fn install(root: &Path, prefix: &Path, shape: &Shape) -> Done {
     let source = root.join(CRATE);
     let version = version(&source)?;
     let lib = prefix.join(&shape.libdir);
-    let built = target(root).join(shape.target.as_deref().unwrap_or("")).join(DIST);
+    let built = target(root).join(shape.target.as_deref().unwrap_or("")).join(shape.built());
     install_libraries(&built, prefix, &version, shape)?;
     if shape.kind() == Kind::Windows {
         install_imports(&source, prefix, shape)?;
@@ -263,7 +275,8 @@ fn install_libraries(built: &Path, prefix: &Path, version: &Version, shape: &Sha
 /// Builds the library for object stores in S3 and installs it beside the other one, which loads it by its name.
 fn install_s3(root: &Path, built: &Path, prefix: &Path, shape: &Shape) -> Done {
     let target = shape.target.as_ref().map_or_else(String::new, |target| format!("--target {target}"));
-    Cargo::new(&format!("build --profile {DIST} --package tidesdb-s3 --lib {target}")).run(root)?;
+    Cargo::new(&format!("build --profile {} --package tidesdb-s3 --lib {target}", shape.profile))
+        .run(root)?;
     let (folder, name) = match shape.kind() {
         Kind::Elf => (shape.libdir.as_str(), "libtidesdb_s3.so"),
         Kind::Apple => (shape.libdir.as_str(), "libtidesdb_s3.dylib"),
@@ -350,13 +363,20 @@ fn build(root: &Path, shape: &Shape) -> Result<String, String> {
     let print = format!("--print=native-static-libs={}", list.display());
     let target = shape.target.as_ref().map_or_else(String::new, |target| format!("--target {target}"));
     let build = |kinds: &str| {
-        Cargo::new(&format!(
-            "rustc --profile {DIST} --package tidesdb-capi --lib --crate-type {kinds} {target}"
-        ))
+        let line = format!(
+            "rustc --profile {} --package tidesdb-capi --lib --crate-type {kinds} {target}",
+            shape.profile
+        );
+        Cargo::new(&line)
     };
-    // Cargo optimises across crates only where no Rust library is made as well: that saves half a megabyte.
-    build("cdylib").args(&["--config".to_owned(), format!("profile.{DIST}.lto=\"fat\"")]).run(root)?;
-    build("staticlib,lib").args(&["--".to_owned(), print]).run(root)?;
+    let mut kinds = "staticlib,lib".to_owned();
+    if shape.profile == DIST {
+        // Cargo optimises across crates only where no Rust library is made as well: that saves half a megabyte.
+        build("cdylib").args(&["--config".to_owned(), format!("profile.{DIST}.lto=\"fat\"")]).run(root)?;
+    } else {
+        kinds.push_str(",cdylib");
+    }
+    build(&kinds).args(&["--".to_owned(), print]).run(root)?;
     let libs = read(&list)?;
     let mut kept: Vec<&str> = Vec::new();
     for lib in libs.split_whitespace() {
@@ -581,7 +601,10 @@ mod tests {
         }
         let shape =
             plan(&["--debug-files", "--libdir", "lib//x/", "--prefix", "/usr"]).expect("a plan").shape;
-        assert_eq!(shape, Shape { libdir: "lib/x".to_owned(), debug_files: true, target: None, s3: false });
+        assert_eq!(
+            shape,
+            Shape { libdir: "lib/x".to_owned(), debug_files: true, target: None, ..Shape::default() }
+        );
         let here = Path::new("/here");
         let folder = |args: &[&str]| plan(args).expect("a plan").folder(here);
         assert_eq!(folder(&["--prefix", "/usr"]), Path::new("/usr"));

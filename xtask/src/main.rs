@@ -48,12 +48,13 @@ cargo xtask COMMAND
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of a check run; default: all but `clients`, `package` and `integrations`, in about three
                       quarters of an hour; `brief` are those of the build server besides `tidy` and `test`
-                      stages: tidy lint msrv platforms test bench gate weight report docs book c go npm clients package loom crash
-                      faults sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors families sectors
+                      stages: tidy lint msrv platforms test bench gate weight report docs book c c-dist go npm clients package loom
+                      crash faults sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors families sectors
                       mounts latency memory asan miri python integrations;
                       `report` opens the benchmark report and that of a database in Chromium, `c` tests the
-                      C library (needs a C compiler and pkg-config), `go`, `npm` and `clients` test it from other
-                      languages, `package` builds packages, and the crates as the registry would
+                      C library (needs a C compiler and pkg-config) as the tests are built, `c-dist`
+                      as it is installed, `go`, `npm` and `clients` test it from other languages, `package` builds
+                      packages, and the crates as the registry would
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--target TARGET] [--debug-files] [--s3]
                       installs the C library with its headers, for pkg-config and CMake; --target installs it
                       for another system; --debug-files keeps debug information in .debug next to the libraries;

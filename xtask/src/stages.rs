@@ -2,7 +2,7 @@
 //!
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
-use crate::cargo::{Cargo, DIST, Done, host, shown, target, works};
+use crate::cargo::{Cargo, DEV, DIST, Done, host, shown, target, works};
 use crate::{
     api, book, clients, ctests, gate, go, integrations, npm, package, platforms, sim, tidy, weight, wheel,
 };
@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-pub(crate) const ALL: [&str; 39] = [
+pub(crate) const ALL: [&str; 40] = [
     "tidy",
     "lint",
     "msrv",
@@ -24,6 +24,7 @@ pub(crate) const ALL: [&str; 39] = [
     "docs",
     "book",
     "c",
+    "c-dist",
     "go",
     "npm",
     "clients",
@@ -191,9 +192,9 @@ fn stage(root: &Path, name: &str) -> Staged {
         "weight" => weight::run(root, &[]),
         "msrv" => return msrv(root),
         "platforms" => return platforms::stage(root),
-        "c" => match ctests::hindrance() {
+        "c" | "c-dist" => match ctests::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why)),
-            None => ctests::run(root),
+            None => ctests::run(root, if name == "c" { DEV } else { DIST }),
         },
         "go" => return go::stage(root),
         "npm" => return npm::stage(root),

@@ -98,7 +98,7 @@ impl Workshop<'_> {
         match part {
             "version" => self.version(),
             "names" => self.names(),
-            "tests" => stages::run(root, &["tidy", "lint", "test", "docs", "c"]),
+            "tests" => stages::run(root, &["tidy", "lint", "test", "docs", "c-dist"]),
             "crates" => self.crates(),
             "programs" => programs::make(self),
             "packages" => {
