@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tidesdb::{Error, Result};
 use tokio::sync::watch;
 
-/// The snapshots of other nodes.
+/// The snapshots of other nodes that a state machine takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Installs {
     /// Snapshots that are received or installed.
@@ -15,15 +15,17 @@ pub(crate) struct Installs {
     pub(crate) any: bool,
     /// The state machine has failed since the newest snapshot began to arrive.
     pub(crate) failed: bool,
+    /// Number of the state machine that may write. An earlier one changes nothing here.
+    machine: u64,
 }
 
 /// State of a group in this process.
 #[derive(Debug)]
 pub(crate) struct Life {
     installs: watch::Sender<Installs>,
-    /// How often the group was removed.
-    removals: AtomicU64,
-    /// Held for reading by writes of the state machine, which a removal waits for.
+    /// Number of the log that may write.
+    log: AtomicU64,
+    /// Held for reading by writes of state machines, which their successors and a removal wait for.
     writes: RwLock<()>,
 }
 
@@ -31,16 +33,43 @@ impl Life {
     pub(crate) fn new() -> Self {
         Self {
             installs: watch::Sender::new(Installs::default()),
-            removals: AtomicU64::new(0),
+            log: AtomicU64::new(0),
             writes: RwLock::new(()),
         }
     }
 
-    /// Refuses all writes of stores that were made before. Waits for those of the state machine that run.
+    /// Refuses all writes of stores that were made before. Waits for those of a state machine that run.
     pub(crate) fn end(&self) {
-        self.removals.fetch_add(1, Ordering::SeqCst);
+        self.begin(Part::Log);
+        self.begin(Part::Machine);
+        self.wait();
+    }
+
+    /// Refuses all writes of this part that was made before. Returns the number of the next one.
+    fn begin(&self, part: Part) -> u64 {
+        match part {
+            Part::Log => self.log.fetch_add(1, Ordering::SeqCst) + 1,
+            Part::Machine => {
+                let mut number = 0;
+                self.installs.send_modify(|installs| {
+                    number = installs.machine + 1;
+                    *installs = Installs { machine: number, ..Installs::default() };
+                });
+                number
+            }
+        }
+    }
+
+    fn wait(&self) {
         drop(self.writes.write().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// The stores of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Part {
+    Log,
+    Machine,
 }
 
 /// A group as one of its stores sees it.
@@ -48,28 +77,45 @@ impl Life {
 pub(crate) struct Member {
     pub(crate) group: Group,
     life: Arc<Life>,
-    /// Removals of the group before the store was made.
-    removals: u64,
+    part: Part,
+    number: u64,
 }
 
 impl Member {
-    pub(crate) fn new(group: Group, life: Arc<Life>) -> Self {
-        let removals = life.removals.load(Ordering::SeqCst);
-        Self { group, life, removals }
+    /// From now on an earlier store of this part cannot write.
+    pub(crate) fn new(group: Group, life: Arc<Life>, part: Part) -> Self {
+        let number = life.begin(part);
+        Self { group, life, part, number }
     }
 
-    /// Returns an error if the group was removed after the store was made.
+    fn is_last(&self) -> bool {
+        let last = match self.part {
+            Part::Log => self.life.log.load(Ordering::SeqCst),
+            Part::Machine => self.life.installs.borrow().machine,
+        };
+        last == self.number
+    }
+
+    /// Returns an error if the group was removed, or got another store of this part, after the store was made.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.life.removals.load(Ordering::SeqCst) == self.removals {
+        match self.is_last() {
             true => Ok(()),
-            false => Err(Error::NotFound { what: format!("Raft group {}, removed,", self.group.0).into() }),
+            false => {
+                let what = format!("the store of Raft group {}, removed or made again since,", self.group.0);
+                Err(Error::NotFound { what: what.into() })
+            }
         }
     }
 
-    /// As [`Member::check`]. A removal waits until the result is dropped.
+    /// As [`Member::check`]. A removal and the next state machine wait until the result is dropped.
     pub(crate) fn writing(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let guard = self.life.writes.read().unwrap_or_else(PoisonError::into_inner);
         self.check().map(|()| guard)
+    }
+
+    /// Waits for the writes of earlier state machines that run.
+    pub(crate) fn wait_for_earlier(&self) {
+        self.life.wait();
     }
 
     /// Returns what tells of changes of the snapshots.
@@ -77,40 +123,51 @@ impl Member {
         self.life.installs.subscribe()
     }
 
+    /// Changes what is known of the snapshots, if this is the state machine that may write.
+    fn change(&self, change: impl FnOnce(&mut Installs)) {
+        self.life.installs.send_if_modified(|installs| {
+            let is_last = installs.machine == self.number;
+            if is_last {
+                change(installs);
+            }
+            is_last
+        });
+    }
+
     /// Begins to receive a snapshot.
     pub(crate) fn receive(&self) -> Receiving {
-        self.life.installs.send_modify(|installs| installs.failed = false);
-        Receiving::begin(&self.life)
+        self.change(|installs| installs.failed = false);
+        Receiving::begin(self)
     }
 
     /// Begins to install a snapshot.
     pub(crate) fn install(&self) -> Installing {
-        Installing { member: self.clone(), _running: Receiving::begin(&self.life), done: false }
+        Installing { _running: Receiving::begin(self), member: self.clone(), done: false }
     }
 
     /// Records that the state machine has failed: what openraft waits for will not be applied.
     pub(crate) fn failed(&self) {
-        self.life.installs.send_modify(|installs| installs.failed = true);
+        self.change(|installs| installs.failed = true);
     }
 }
 
 /// A received snapshot, from its beginning to the end of its install.
 #[derive(Debug)]
-pub(crate) struct Receiving(Arc<Life>);
+pub(crate) struct Receiving(Member);
 
 impl Receiving {
-    fn begin(life: &Arc<Life>) -> Self {
-        life.installs.send_modify(|installs| {
+    fn begin(member: &Member) -> Self {
+        member.change(|installs| {
             installs.running += 1;
             installs.any = true;
         });
-        Self(Arc::clone(life))
+        Self(member.clone())
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.0.installs.send_modify(|installs| installs.running -= 1);
+        self.0.change(|installs| installs.running -= 1);
     }
 }
 

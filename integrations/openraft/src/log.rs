@@ -108,6 +108,12 @@ impl<C: GroupTypes> LogStore<C> {
         self.shared.committer.commit_with(filled).await.map(drop)
     }
 
+    /// Makes durable what can be read. A process that ended may have left entries, and a vote, that were not synced: openraft takes what it finds
+    /// at its start for durable, and answers as if it were.
+    async fn settle(&self) -> Result<()> {
+        self.commit(|_, _| Ok(())).await
+    }
+
     async fn save_note<T: Serialize>(&self, note: u8, what: &str, value: &T) -> Result<()> {
         let (key, value) = (self.member.group.note(note), encode(what, value)?);
         self.commit(move |batch, log| batch.put(log, key, value)).await
@@ -176,6 +182,7 @@ impl<C: GroupTypes> LogStore<C> {
     }
 
     async fn state(&self) -> Result<LogState<C>> {
+        self.settle().await?;
         let (shared, group) = (Arc::clone(&self.shared), self.member.group);
         blocking(move || {
             let view = shared.db.snapshot();
@@ -277,6 +284,8 @@ impl<C: GroupTypes> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
+        let settled = self.settle().await;
+        settled.map_err(|e| storage(ErrorSubject::Vote, ErrorVerb::Write, &e))?;
         let read = self.note(VOTE, "a vote").await;
         read.map_err(|e| storage(ErrorSubject::Vote, ErrorVerb::Read, &e))
     }

@@ -304,7 +304,11 @@ impl<C: GroupTypes, A: Application<C>> RaftStateMachine<C> for StateMachine<C, A
 
     async fn applied_state(&mut self) -> Result<Applied<C>, StorageError<C::NodeId>> {
         let inner = Arc::clone(&self.inner);
-        let read = blocking(move || inner.applied(&inner.shared.db.snapshot())).await;
+        let read = move || {
+            inner.member.wait_for_earlier(); // one that was shut down may still apply
+            inner.applied(&inner.shared.db.snapshot())
+        };
+        let read = blocking(read).await;
         read.map_err(|e| storage(ErrorSubject::StateMachine, ErrorVerb::Read, &e))
     }
 

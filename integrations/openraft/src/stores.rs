@@ -2,7 +2,7 @@
 //! snapshots that are received.
 
 use crate::failure::blocking;
-use crate::group::{Life, Member};
+use crate::group::{Life, Member, Part};
 use crate::keys::Group;
 use crate::machine::Application;
 use crate::{GroupTypes, LogStore, StateMachine};
@@ -68,19 +68,24 @@ impl Stores {
     }
 
     /// Returns the log of a group. A group has one number in its log and its state machine. For one `Raft` call each of the two functions once
-    /// and clone what they return.
+    /// and clone what they return: from then on the writes of what an earlier call has returned fail, so a `Raft` that is started again is not
+    /// disturbed by what the one before has left behind. `Raft::shutdown` does not wait for the state machine.
     pub fn log_store<C: GroupTypes>(&self, group: u64) -> LogStore<C> {
-        LogStore::new(Arc::clone(&self.shared), self.shared.member(Group(group)))
+        LogStore::new(Arc::clone(&self.shared), self.shared.member(Group(group), Part::Log))
     }
 
     /// Returns the state machine of a group, with its rules. The current snapshot is kept in it and its clones: a second call for the same group
-    /// does not have it.
+    /// does not have it, and ends the writes of what the first one has returned, as for the [log](Self::log_store).
     pub fn state_machine<C: GroupTypes, A: Application<C>>(
         &self,
         group: u64,
         application: A,
     ) -> StateMachine<C, A> {
-        StateMachine::new(Arc::clone(&self.shared), self.shared.member(Group(group)), application)
+        StateMachine::new(
+            Arc::clone(&self.shared),
+            self.shared.member(Group(group), Part::Machine),
+            application,
+        )
     }
 
     /// Removes everything that a group has stored, durably. Its `Raft` must have been shut down.
@@ -125,8 +130,8 @@ impl Shared {
     }
 
     /// Returns a group for a new store.
-    fn member(&self, group: Group) -> Member {
-        Member::new(group, self.life(group))
+    fn member(&self, group: Group, part: Part) -> Member {
+        Member::new(group, self.life(group), part)
     }
 
     /// Returns a path in the folder that nothing else uses.

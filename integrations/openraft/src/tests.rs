@@ -91,6 +91,34 @@ impl Node {
     }
 }
 
+/// A process that was killed before its sync leaves rows that the next one reads: openraft takes them for durable.
+#[tokio::test]
+async fn what_a_start_finds_is_durable() {
+    let node = Node::new();
+    let stores = node.stores();
+    let mut log = stores.log_store::<Types>(1);
+    log.blocking_append([put(1, "a", "1")]).await.unwrap();
+    let unsynced = |key: Vec<u8>, value: Vec<u8>| {
+        let options = tidesdb::WriteOptions::default().sync(tidesdb::SyncMode::None);
+        log.shared.log.put_with(key, value, &options).unwrap()
+    };
+    let group = crate::keys::Group(1);
+    unsynced(
+        group.note(crate::keys::VOTE).to_vec(),
+        crate::codec::encode("a vote", &Vote::<u64>::new(2, 3)).unwrap(),
+    );
+    let mut started = stores.log_store::<Types>(1);
+    assert_eq!(started.read_vote().await.unwrap(), Some(Vote::new(2, 3)));
+    let (mut after, _) = node.after_power_failure().open();
+    assert_eq!(after.read_vote().await.unwrap(), Some(Vote::new(2, 3)));
+
+    let entry = crate::codec::encode("an entry", &put(2, "a", "2")).unwrap();
+    unsynced(group.entry(2).to_vec(), entry);
+    assert_eq!(started.get_log_state().await.unwrap().last_log_id, Some(id(1, 2)));
+    let (mut after, _) = node.after_power_failure().open();
+    assert_eq!(indices(&mut after).await, [1, 2]);
+}
+
 async fn indices(log: &mut LogStore<Types>) -> Vec<u64> {
     log.try_get_log_entries(..).await.unwrap().iter().map(|entry| entry.log_id.index).collect()
 }
