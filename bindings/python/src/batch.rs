@@ -31,14 +31,19 @@ impl Batch {
         Self { shared: Arc::clone(shared), batch, options: write_options(sync) }
     }
 
+    /// Adds an operation with `bytes` of keys and value. Only a copy that is short, and waits for no memory, is made under the interpreter lock.
     fn change(
         &self,
         py: Python<'_>,
+        bytes: usize,
         family: Option<&Bound<'_, PyAny>>,
-        change: impl FnOnce(&mut WriteBatch, &tidesdb::Family) -> tidesdb::Result<()>,
+        change: impl FnOnce(&mut WriteBatch, &tidesdb::Family) -> tidesdb::Result<()> + Send,
     ) -> PyResult<()> {
         with_family(&self.shared, py, family, |family| {
-            self.batch.with(py, |batch| change(batch, family))?.map_err(|e| raise(py, &e))
+            self.batch.with(py, |batch| match bytes < PIECE_BYTES && batch.has_room(bytes) {
+                true => change(batch, family).map_err(|e| raise(py, &e)),
+                false => run(py, || change(batch, family)),
+            })?
         })
     }
 
@@ -62,18 +67,17 @@ impl Batch {
         expiry: Expiry,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        match value.len() < PIECE_BYTES {
-            true => self.change(py, family, |batch, family| add(batch, family, key, value, expiry)),
-            false => self.change_detached(py, family, |batch, family| add(batch, family, key, value, expiry)),
-        }
+        let bytes = key.len() + value.len();
+        self.change(py, bytes, family, |batch, family| add(batch, family, key, value, expiry))
     }
 
-    /// Takes what is in the batch, which is then empty.
+    /// Commits the batch and empties it, in a thread that does not hold the interpreter lock. Its own options come before `options`.
     ///
     /// # Errors
-    /// Those of [`Guarded::with`].
-    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Owned<WriteBatch>> {
-        self.batch.with(py, |batch| std::mem::replace(batch, Owned::new(WriteBatch::new())))
+    /// Those of the engine, after which it is as it was.
+    pub(crate) fn commit_detached(&self, db: &tidesdb::Db, options: &WriteOptions) -> tidesdb::Result<u64> {
+        let options = if self.options.sync.is_some() { &self.options } else { options };
+        self.batch.with_detached(|batch| db.write_with(batch, options))
     }
 }
 
@@ -104,17 +108,25 @@ impl Batch {
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let expiry = Expiry::new(ttl, expires)?;
+        let mut all = Owned::new(WriteBatch::new()); // so that a call that fails leaves no part of the rows
         each_chunk(py, items, |rows| {
-            self.change_detached(py, family, |batch, family| {
-                rows.iter().try_for_each(|(key, value)| add(batch, family, key, value, expiry))
+            with_family(&self.shared, py, family, |family| {
+                run(py, || rows.iter().try_for_each(|(key, value)| add(&mut all, family, key, value, expiry)))
             })
-        })
+        })?;
+        self.batch.with(py, |batch| match batch.is_empty() {
+            true => {
+                std::mem::swap(batch, &mut all);
+                Ok(())
+            }
+            false => run(py, || batch.append(&all)),
+        })?
     }
 
     /// Deletes `key`.
     #[pyo3(signature = (key, *, family=None))]
     fn delete(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        self.change(py, family, |batch, family| batch.delete(family, &key))
+        self.change(py, key.len(), family, |batch, family| batch.delete(family, &key))
     }
 
     /// Deletes a key that was put at most once since its last delete.
@@ -125,7 +137,7 @@ impl Batch {
         key: Bytes<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.change(py, family, |batch, family| batch.single_delete(family, &key))
+        self.change(py, key.len(), family, |batch, family| batch.single_delete(family, &key))
     }
 
     /// Deletes the keys from `start` up to, and without, `stop`.
@@ -138,7 +150,7 @@ impl Batch {
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let range = rows::range(start.as_ref(), stop.as_ref());
-        self.change(py, family, |batch, family| batch.delete_range(family, range))
+        self.change_detached(py, family, |batch, family| batch.delete_range(family, range))
     }
 
     /// Deletes the keys that begin with `prefix`.
@@ -149,7 +161,8 @@ impl Batch {
         prefix: Bytes<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.change(py, family, |batch, family| batch.delete_prefix(family, &prefix))
+        // The end of the range may be as long as its start.
+        self.change(py, 2 * prefix.len(), family, |batch, family| batch.delete_prefix(family, &prefix))
     }
 
     /// Combines the value of `key` with `operand`: see `Family.merge`.

@@ -38,11 +38,26 @@ pub(crate) fn parts<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny
     }
 }
 
-/// Passes the pairs of `items` to `add`, many at a time, which adds them without the interpreter lock: so a thread that waits for it gets it
-/// now and then. After an error, those before it were added.
+/// Passes each pair of `items` to `take`.
 ///
 /// # Errors
-/// Those of [`pairs`], of the iterable, of [`parts`], and of `add`.
+/// Those of [`pairs`], of the iterable, of [`parts`], and of `take`.
+pub(crate) fn each_pair(
+    items: &Bound<'_, PyAny>,
+    mut take: impl FnMut((Kept, Kept)) -> PyResult<()>,
+) -> PyResult<()> {
+    for pair in pairs(items)? {
+        let (key, value) = parts(&pair?)?;
+        take((Kept::new(&key)?, Kept::new(&value)?))?;
+    }
+    Ok(())
+}
+
+/// Passes the pairs of `items` to `add`, many at a time, which adds them without the interpreter lock: so a thread that waits for it gets it
+/// now and then. After an error, some of those before it may have been added: it is for the caller to take them back.
+///
+/// # Errors
+/// As [`each_pair`]; those of `add`.
 pub(crate) fn each_chunk(
     py: Python<'_>,
     items: &Bound<'_, PyAny>,
@@ -52,27 +67,16 @@ pub(crate) fn each_chunk(
         let rows: Vec<_> = chunk.iter().map(|(key, value)| (key.get(py), value.get(py))).collect();
         if rows.is_empty() { Ok(()) } else { add(&rows) }
     };
-    let kept = |pair: &Bound<'_, PyAny>| {
-        let (key, value) = parts(pair)?;
-        Ok((Kept::new(&key)?, Kept::new(&value)?))
-    };
     let (mut chunk, mut bytes) = (Vec::new(), 0);
-    let mut pairs = pairs(items)?;
-    loop {
-        match pairs.next().map(|pair| pair.and_then(|pair| kept(&pair))) {
-            Some(Ok(pair)) => {
-                bytes += pair.0.get(py).len() + pair.1.get(py).len();
-                chunk.push(pair);
-                if chunk.len() >= CHUNK_ROWS || bytes >= PIECE_BYTES {
-                    pass(&chunk)?;
-                    chunk.clear();
-                    bytes = 0;
-                }
-            }
-            end => {
-                pass(&chunk)?;
-                return end.map_or(Ok(()), |last| last.map(drop));
-            }
+    each_pair(items, |pair| {
+        bytes += pair.0.get(py).len() + pair.1.get(py).len();
+        chunk.push(pair);
+        if chunk.len() >= CHUNK_ROWS || bytes >= PIECE_BYTES {
+            pass(&chunk)?;
+            chunk.clear();
+            bytes = 0;
         }
-    }
+        Ok(())
+    })?;
+    pass(&chunk)
 }

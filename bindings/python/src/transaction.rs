@@ -12,7 +12,7 @@ use crate::family;
 use crate::handle::{Guarded, Owned, Shared, detach, run};
 use crate::operators::operand;
 use crate::options::{self, Expiry, Level, Mode, Moment, level_name, write_options};
-use crate::pairs::each_chunk;
+use crate::pairs::each_pair;
 use crate::rows::{self, Cursor, Kind, Row, Rows};
 use crate::snapshot::with_family;
 use crate::values::{self, WriteHandle};
@@ -83,15 +83,19 @@ impl Transaction {
         self.transaction.with(py, |transaction| run(py, || call(transaction, family)))?
     }
 
-    /// Changes the transaction, in memory.
+    /// Adds an operation with `bytes` of keys and value. Only a copy that is short, and waits for no memory, is made under the interpreter lock.
     fn change(
         &self,
         py: Python<'_>,
+        bytes: usize,
         family: Option<&Bound<'_, PyAny>>,
-        change: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<()>,
+        change: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<()> + Send,
     ) -> PyResult<()> {
         with_family(&self.shared, py, family, |family| {
-            self.transaction.with(py, |transaction| change(transaction, family))?.map_err(|e| raise(py, &e))
+            self.transaction.with(py, |tx| match bytes < PIECE_BYTES && tx.has_room(bytes) {
+                true => change(tx, family).map_err(|e| raise(py, &e)),
+                false => run(py, || change(tx, family)),
+            })?
         })
     }
 
@@ -103,10 +107,8 @@ impl Transaction {
         expiry: Expiry,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        match value.len() < PIECE_BYTES {
-            true => self.change(py, family, |tx, family| add(tx, family, key, value, expiry)),
-            false => self.run(py, family, |tx, family| add(tx, family, key, value, expiry)),
-        }
+        let bytes = key.len() + value.len();
+        self.change(py, bytes, family, |tx, family| add(tx, family, key, value, expiry))
     }
 
     /// Commits, in a thread that does not hold the interpreter lock.
@@ -280,17 +282,29 @@ impl Transaction {
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let expiry = Expiry::new(ttl, expires)?;
-        each_chunk(py, items, |rows| {
-            self.run(py, family, |tx, family| {
-                rows.iter().try_for_each(|(key, value)| add(tx, family, key, value, expiry))
-            })
+        let mut all = Vec::new();
+        each_pair(items, |pair| {
+            all.push(pair);
+            Ok(())
+        })?;
+        let rows: Vec<_> = all.iter().map(|(key, value)| (key.get(py), value.get(py))).collect();
+        // At once: what other threads write into the transaction meanwhile would be rolled back with it.
+        self.run(py, family, |tx, family| {
+            let savepoint = tx.savepoint();
+            tx.rollback_to(savepoint)?; // fails if there was no memory for it
+            let done = rows.iter().try_for_each(|(key, value)| add(tx, family, key, value, expiry));
+            if done.is_err() {
+                tx.rollback_to(savepoint)?;
+            }
+            tx.release(savepoint)?;
+            done
         })
     }
 
     /// Deletes `key`.
     #[pyo3(signature = (key, *, family=None))]
     fn delete(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        self.change(py, family, |tx, family| tx.delete(family, &key))
+        self.change(py, key.len(), family, |tx, family| tx.delete(family, &key))
     }
 
     /// Deletes a key that was put at most once since its last delete.
@@ -301,7 +315,7 @@ impl Transaction {
         key: Bytes<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.change(py, family, |tx, family| tx.single_delete(family, &key))
+        self.change(py, key.len(), family, |tx, family| tx.single_delete(family, &key))
     }
 
     /// Deletes `key` and returns its value, or `default`; `KeyError` if there is neither.
@@ -339,7 +353,7 @@ impl Transaction {
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let range = rows::range(start.as_ref(), stop.as_ref());
-        self.change(py, family, |tx, family| tx.delete_range(family, range))
+        self.run(py, family, |tx, family| tx.delete_range(family, range))
     }
 
     /// Deletes the keys that begin with `prefix`.
@@ -350,7 +364,7 @@ impl Transaction {
         prefix: Bytes<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.change(py, family, |tx, family| tx.delete_prefix(family, &prefix))
+        self.run(py, family, |tx, family| tx.delete_prefix(family, &prefix))
     }
 
     /// Combines the value of `key` with `operand`: see `Family.merge`.
@@ -460,13 +474,13 @@ impl Transaction {
     /// Undoes the writes since `savepoint`.
     fn rollback_to(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
         let savepoint = savepoint.0;
-        self.change(py, None, |tx, _| tx.rollback_to(savepoint))
+        self.run(py, None, |tx, _| tx.rollback_to(savepoint))
     }
 
     /// Forgets a savepoint, and those made after it; their writes stay.
     fn release(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
         let savepoint = savepoint.0;
-        self.change(py, None, |tx, _| tx.release(savepoint))
+        self.run(py, None, |tx, _| tx.release(savepoint))
     }
 
     /// Begins again, as a new transaction in the memory of this one, which may have ended. What was not committed is rolled back.

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use tidesdb::{Error, KEY_BYTES_MAX, KeyBounds, SeqNo, SyncMode, WriteBatch, WriteOptions};
@@ -14,7 +13,7 @@ use crate::batch::Batch;
 use crate::buffer::{Bytes, Kept, Lent};
 use crate::failure::raise;
 use crate::family::{Family, add};
-use crate::handle::{Owned, Shared, detach, take_interrupt};
+use crate::handle::{Shared, detach, take_interrupt};
 use crate::operators;
 use crate::options::{Expiry, Moment, Ttl};
 use crate::pairs::{pairs, parts};
@@ -191,7 +190,7 @@ enum Op<'a> {
 enum Commit<'a> {
     /// Of operations of the [`Group`].
     Ops(Range<usize>),
-    Batch(Owned<WriteBatch>),
+    Batch(&'a Batch),
     Transaction(&'a Transaction),
     /// It cannot be made.
     Failed(PyErr),
@@ -214,11 +213,15 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Adds `write`.
-    fn push(&mut self, py: Python<'_>, write: &'a Write) {
+    /// Adds `write`, which fails if it is not for the database of `shared`.
+    fn push(&mut self, py: Python<'_>, shared: &Arc<Shared>, write: &'a Write) {
         let from = self.ops.len();
         let commit = match &write.what {
-            What::Batch(batch) => batch.get().take(py).map(Commit::Batch),
+            _ if !Arc::ptr_eq(&write.shared, shared) => Err(raise(
+                py,
+                &Error::InvalidArgument { what: "a batch, or a transaction, of another database".into() },
+            )),
+            What::Batch(batch) => Ok(Commit::Batch(batch.get())),
             What::Transaction(transaction) => Ok(Commit::Transaction(transaction.get())),
             _ => self.push_ops(py, write).map(|()| Commit::Ops(from..self.ops.len())),
         };
@@ -257,7 +260,7 @@ impl<'a> Group<'a> {
                 Commit::Ops(range) => fill(&mut batch, &self.ops[range])
                     .and_then(|()| db.write_with(&mut batch, options))
                     .inspect_err(|_| batch.clear()),
-                Commit::Batch(mut batch) => db.write_with(&mut batch, options),
+                Commit::Batch(batch) => batch.commit_detached(db, options),
                 Commit::Transaction(transaction) => transaction.commit_detached(options),
                 Commit::Failed(e) => {
                     outcomes.push(Err(Failure::Python(e)));
@@ -282,19 +285,16 @@ fn fill(batch: &mut WriteBatch, ops: &[(&tidesdb::Family, Op<'_>)]) -> tidesdb::
     })
 }
 
-/// Commits writes to one database, each by itself and in their order, then makes all of them durable with one sync unless `sync` is false.
+/// Commits writes to the database of `database`, each by itself and in their order, then makes all of them durable with one sync unless `sync` is false.
 /// Returns a list with the sequence number of each, or the exception.
 #[pyfunction]
 pub(crate) fn write_group<'py>(
     py: Python<'py>,
+    database: &Bound<'py, Family>,
     writes: Vec<Bound<'py, Write>>,
     sync: bool,
 ) -> PyResult<Bound<'py, PyList>> {
-    let Some(first) = writes.first() else { return Ok(PyList::empty(py)) };
-    let shared = &first.get().shared;
-    if writes.iter().any(|write| !Arc::ptr_eq(&write.get().shared, shared)) {
-        return Err(PyRuntimeError::new_err("writes to several databases"));
-    }
+    let shared = &database.get().shared;
     let db = shared.db(py)?;
     let options = if sync { WriteOptions::default().sync(SyncMode::None) } else { WriteOptions::default() };
     let mut outcomes = Vec::with_capacity(writes.len());
@@ -304,7 +304,7 @@ pub(crate) fn write_group<'py>(
         while group.copied_bytes < COPIES_BYTES
             && let Some(write) = rest.next()
         {
-            group.push(py, write.get());
+            group.push(py, shared, write.get());
         }
         detach(py, || group.commit(db, &options, &mut outcomes))?;
     }

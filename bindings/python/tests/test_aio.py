@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -341,5 +342,133 @@ def test_the_loop_runs_while_the_engine_works(path):
                 ticks += 1
                 await asyncio.sleep(0.001)
             assert ticks > 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_batch_whose_commit_fails_is_kept(path, is_own):
+    async def main():
+        async with tidesdb.aio.open(path) as db:
+            users = await db.create_family("users")
+            batch = db.sync_api.batch() if is_own else db.batch()
+            batch.put(b"k", b"v")
+            batch.put(b"u", b"v", family=users.sync_api if is_own else users)
+            await db.drop_family("users")
+            with pytest.raises(tidesdb.NotFound):
+                await db.commit(batch)
+            assert len(batch) == 2
+            batch.put(b"l", b"v")
+            with pytest.raises(tidesdb.NotFound):
+                await db.commit(batch)
+            assert len(batch) == 3 and await db.count() == 0
+            batch.clear()
+            batch.put(b"k", b"v")
+            assert await db.commit(batch) > 0 and len(batch) == 0 and await db.get(b"k") == b"v"
+
+    asyncio.run(main())
+
+
+def test_a_batch_of_another_database_fails_alone(path):
+    async def main():
+        async with tidesdb.aio.open(path) as db, tidesdb.aio.open(path.parent / "other") as other:
+            for alien in (other.batch(), other.sync_api.batch()):
+                alien.put(b"k", b"v")
+                before = [db.put(b"a%d" % n, b"1") for n in range(20)]
+                after = [db.put(b"b%d" % n, b"1") for n in range(20)]
+                results = await asyncio.gather(*before, db.commit(alien), *after, return_exceptions=True)
+                assert isinstance(results.pop(20), tidesdb.InvalidArgument)
+                assert all(isinstance(seq, int) for seq in results)
+                with pytest.raises(tidesdb.InvalidArgument):
+                    await db.commit(alien)
+            assert await other.count() == 0 and await db.count() == 40
+
+    asyncio.run(main())
+
+
+def test_a_batch_may_be_durable_where_others_are_not(path):
+    async def main():
+        async with tidesdb.aio.open(path, sync="none") as db:
+            batch = db.sync_api.batch(sync="full")
+            batch.put(b"paid", b"1")
+            seq = await db.commit(batch)
+            assert (await db.stats())["durable_end"] > seq
+
+    asyncio.run(main())
+
+
+def test_a_sync_each_second_is_none_for_each_write(path):
+    async def main():
+        async with tidesdb.aio.open(path, sync=1) as db:
+            waited = 0
+            for n in range(50):
+                seq = await db.put(b"%d" % n, b"v")
+                waited += (await db.stats())["durable_end"] > seq
+            assert waited < 50
+
+    asyncio.run(main())
+
+
+def test_a_sync_and_a_close_do_not_wait_for_writes_that_come_later(path, monkeypatch):
+    groups = threading.Semaphore(0)
+    write_group = tidesdb._engine.write_group
+
+    def held(*args):
+        assert groups.acquire(timeout=60)
+        return write_group(*args)
+
+    monkeypatch.setattr(tidesdb._engine, "write_group", held)
+
+    async def main():
+        db = await tidesdb.aio.open(path)
+        first = db.put(b"a", b"1")
+        syncing = asyncio.create_task(db.sync())
+        await asyncio.sleep(0.1)
+        second = db.put(b"b", b"1")  # in a group of its own
+        groups.release()
+        assert await first < await asyncio.wait_for(syncing, 20)
+        closing = asyncio.create_task(db.close())
+        await asyncio.sleep(0.1)
+        with pytest.raises(tidesdb.Closed):
+            await asyncio.wait_for(db.put(b"c", b"1"), 5)
+        groups.release()
+        await asyncio.wait_for(closing, 20)
+        assert await second > 0
+
+    asyncio.run(main())
+
+
+def test_batches_that_come_back_are_in_order(path, monkeypatch):
+    refused, write_group = True, tidesdb._engine.write_group
+
+    def busy(database, writes, sync):
+        return [tidesdb.Busy("later") for _ in writes] if refused else write_group(database, writes, sync)
+
+    monkeypatch.setattr(tidesdb._engine, "write_group", busy)
+
+    async def main():
+        nonlocal refused
+        async with tidesdb.aio.open(path) as db:
+            batch = db.batch()
+            handed = []
+            for value in (b"1", b"2"):
+                batch.put(b"k", value)
+                handed.append(db.commit(batch))
+            batch.put(b"l", b"3")
+            results = await asyncio.gather(*handed, return_exceptions=True)
+            assert [type(result) for result in results] == [tidesdb.Busy] * 2 and len(batch) == 3
+            with pytest.raises(tidesdb.Busy):
+                await db.commit(batch)
+            # What is discarded meanwhile does not come back.
+            other = db.batch()
+            other.put(b"x", b"1")
+            discarded = db.commit(other)
+            other.clear()
+            other.put(b"y", b"1")
+            with pytest.raises(tidesdb.Busy):
+                await discarded
+            refused = False
+            assert await db.commit(batch) > 0 and await db.commit(other) > 0
+            assert [row async for row in db.items()] == [(b"k", b"2"), (b"l", b"3"), (b"y", b"1")]
 
     asyncio.run(main())

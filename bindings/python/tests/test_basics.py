@@ -537,3 +537,37 @@ async def destroyed(path):
         await db.put(b"a", b"1")
     await tidesdb.aio.destroy(path)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("make", ["batch", "transaction"])
+@pytest.mark.parametrize("rows", [0, 40_000])
+def test_rows_of_a_call_that_fails_are_taken_back(db, make, rows):
+    def pairs(last):
+        yield from ((b"row %d" % n, b"v") for n in range(rows))
+        yield last
+
+    with getattr(db, make)() as writes:
+        writes.put(b"before", b"1")
+        for last, error in [((b"", b"v"), tidesdb.InvalidArgument), ((b"k", "text"), TypeError), (1, TypeError)]:
+            with pytest.raises(error):
+                writes.put_many(pairs(last))
+        with pytest.raises(ZeroDivisionError):
+            writes.put_many((b"k", 1 // n) for n in range(1))
+        writes.put_many([(b"after", b"1")])
+    assert list(db) == [b"after", b"before"]
+
+
+def test_a_call_that_fails_takes_nothing_of_another_thread_back(db):
+    with db.transaction() as tx:
+
+        def pairs():
+            yield b"a", b"1"
+            tx.put(b"k", b"v")  # as another thread may do
+            mine.append(tx.savepoint())
+            raise ZeroDivisionError
+
+        mine = []
+        with pytest.raises(ZeroDivisionError):
+            tx.put_many(pairs())
+        tx.rollback_to(mine[0])
+    assert list(db) == [b"k"]

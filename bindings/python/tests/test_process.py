@@ -286,3 +286,36 @@ def test_a_daemon_thread_within_a_profile_lets_the_process_end(path):
         path,
     )
     assert said == "ends\n"
+
+
+def test_a_child_cannot_await_calls_of_its_parents_database(path):
+    run(
+        """
+        import asyncio, os, sys, tidesdb, tidesdb.aio
+        async def start():
+            db = await tidesdb.aio.open(sys.argv[1])
+            await db.get(b"a")
+            await db.put(b"a", b"1")
+            return db
+        async def is_refused(call):
+            try:
+                await asyncio.wait_for(call(), 20)
+            except tidesdb.Forked:
+                return
+            raise AssertionError("the child may call")
+        db = asyncio.run(start())
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                calls = lambda: db.get(b"a"), lambda: db.put(b"a", b"2"), db.sync, db.close
+                for call in calls:
+                    asyncio.run(is_refused(call))
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        asyncio.run(db.close())
+        """,
+        path,
+    )

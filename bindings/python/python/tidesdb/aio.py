@@ -128,13 +128,18 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
     return await asyncio.to_thread(call)
 
 
+def _syncs(sync: object) -> bool:
+    """Whether `sync` makes each commit durable. A second is 1, which equals True."""
+    return sync is True or sync == "full"
+
+
 class _Opening:
     def __init__(self, path: _Path, threads: int, options: dict[str, Any]) -> None:
         self._path, self._threads, self._options = path, threads, options
         self._db: AsyncDb | None = None
 
     async def _open(self) -> AsyncDb:
-        engine = Engine(self._threads, self._options.get("sync", "full") in ("full", True))
+        engine = Engine(self._threads, _syncs(self._options.get("sync", "full")))
         return AsyncDb(await engine.open(lambda: tidesdb.open(self._path, **self._options)), engine)
 
     def __await__(self) -> Generator[Any, None, AsyncDb]:
@@ -409,6 +414,7 @@ class AsyncDb(AsyncFamily):
     def __init__(self, db: tidesdb.Db, engine: Engine) -> None:
         super().__init__(db, engine)
         self._db = db
+        engine.database = db
 
     @property
     def sync_api(self) -> tidesdb.Db:
@@ -465,8 +471,8 @@ class AsyncDb(AsyncFamily):
         return AsyncBatch(self._db, self._engine)
 
     def commit(self, batch: tidesdb.Batch | AsyncBatch) -> Awaitable[int]:
-        """Commits `batch`. An empty one waits until all commits before it are durable."""
-        return self._engine.write(batch._take() if isinstance(batch, AsyncBatch) else Write.batch(batch))
+        """Commits `batch`, which is then empty, unless the commit fails. An empty one waits until all commits before it are durable."""
+        return batch._commit(self._engine) if isinstance(batch, AsyncBatch) else self._engine.write(Write.batch(batch))
 
     def transaction(self, isolation: str = "serializable") -> AsyncTransaction:
         """Begins a transaction: `async with db.transaction() as tx`."""
@@ -1110,6 +1116,10 @@ class AsyncBatch:
     def __init__(self, db: tidesdb.Db, engine: Engine) -> None:
         self._db, self._engine = db, engine
         self._writes: list[Write] = []
+        # How many of them, at the front, are back from commits that failed.
+        self._back = 0
+        # Changes with each `clear`: what was discarded does not come back.
+        self._cleared = 0
 
     def _in(self, family: _Where) -> tidesdb.Family:
         if isinstance(family, AsyncFamily):
@@ -1167,7 +1177,8 @@ class AsyncBatch:
 
     def clear(self) -> None:
         """Discards what is in the batch."""
-        self._writes.clear()
+        self._writes, self._back = [], 0
+        self._cleared += 1
 
     def __len__(self) -> int:
         """The number of calls that are in the batch."""
@@ -1182,9 +1193,18 @@ class AsyncBatch:
     def __delitem__(self, key: _Buffer) -> None:
         self.delete(key)
 
-    def _take(self) -> Write:
-        writes, self._writes = self._writes, []
-        return Write.all(self._db, writes)
+    def _commit(self, engine: Engine) -> asyncio.Future[int]:
+        """Hands the writes over. They come back, before those that were made since, if nothing of them was done."""
+        writes, cleared = self._writes, self._cleared
+
+        def failed(error: BaseException) -> None:
+            if cleared == self._cleared and not isinstance(error, tidesdb.CommitUnknown):
+                self._writes[self._back : self._back] = writes
+                self._back += len(writes)
+
+        future = engine.write(Write.all(self._db, writes), failed)
+        self._writes, self._back = [], 0
+        return future
 
     async def __aenter__(self) -> AsyncBatch:
         return self
@@ -1193,7 +1213,7 @@ class AsyncBatch:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            await self._engine.write(self._take())
+            await self._commit(self._engine)
         else:
             self.clear()
 

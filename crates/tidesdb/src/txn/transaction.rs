@@ -131,6 +131,13 @@ impl Transaction {
         if self.batch.is_empty() { 0 } else { self.batch.bytes() }
     }
 
+    /// As [`WriteBatch::has_room`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.batch.has_room(bytes)
+    }
+
     /// Number of keys and intervals that the commit depends on. A key that is read often and intervals that overlap may
     /// count more than once; duplicates are merged whenever the number has doubled.
     pub fn reads_tracked(&self) -> usize {

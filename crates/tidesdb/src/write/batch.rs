@@ -365,6 +365,13 @@ impl WriteBatch {
         self.record.len()
     }
 
+    /// Returns true if one operation with keys and a value of `bytes` is added without more memory, so without a wait for it.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.record.len() + bytes + OP_BYTES <= self.room && self.len() < self.ops_room
+    }
+
     /// Removes all operations. Keeps the memory, up to 1 MiB.
     pub fn clear(&mut self) {
         self.clear_but(KEPT_BYTES_MAX);
