@@ -73,8 +73,9 @@ func (b *Backups) failed(op string, r C.go_result) error {
 	return err
 }
 
-// Create makes a generation of a database, beside its readers and writers, and returns its number. If it could not be proven, this is an error, and the
-// generation stays, with Proven false. If the context ends, the copy ends soon and leaves the generations that there were. opts may be nil.
+// Create makes a generation of a database, beside its readers and writers, and returns its number. If the context ends during the copy, the generations
+// are those that there were. If it ends during the proof, or the proof fails, this is an error, and the new generation stays, with Proven false: [Backups.List]
+// has its number. opts may be nil.
 func (b *Backups) Create(ctx context.Context, db *DB, opts *BackupOptions) (uint64, error) {
 	const op = "Create"
 	if db == nil {

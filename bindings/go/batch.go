@@ -7,6 +7,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/cgo"
+	"slices"
 	"unsafe"
 )
 
@@ -169,7 +170,7 @@ func (b *Batch) Commit(opts *WriteOptions) (seq uint64, err error) {
 	}
 	runtime.KeepAlive(b)
 	if r.code != C.TDB_SUCCESS {
-		return 0, errorOf("Commit", b.db, r)
+		return 0, b.failed("Commit", r)
 	}
 	b.Reset()
 	return uint64(r.a), nil
@@ -190,6 +191,15 @@ func (b *Batch) filled() (C.handle, C.go_result) {
 		}
 	}
 	return handle, r
+}
+
+// failed returns the error of a commit.
+func (b *Batch) failed(op string, r C.go_result) error {
+	family := view{db: b.db}
+	if slices.ContainsFunc(b.parts, func(p part) bool { return p.cf == noFamily }) {
+		family.cf = noFamily
+	}
+	return family.written(op, r)
 }
 
 // Pending is a commit in the background.
@@ -216,7 +226,7 @@ func (b *Batch) CommitAsync(opts *WriteOptions) (*Pending, error) {
 	C.go_batch_free(handle)
 	runtime.KeepAlive(b)
 	if r.code != C.TDB_SUCCESS {
-		return nil, errorOf("CommitAsync", b.db, r)
+		return nil, b.failed("CommitAsync", r)
 	}
 	b.Reset()
 	return pending, nil

@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"runtime/cgo"
 	"strings"
@@ -61,7 +62,8 @@ type Options struct {
 	MergeOperators []MergeOperator
 }
 
-// DB is an open database. Its methods that read and write rows use the family "default".
+// DB is an open database. Its methods that read and write rows use the family "default". [Open] creates it; if a database that is only read has
+// none, they return [ErrNotFound] and [ErrReadOnly].
 type DB struct {
 	rows
 	h         atomic.Uintptr
@@ -69,6 +71,8 @@ type DB struct {
 	callbacks *callbacks
 	cleanup   runtime.Cleanup
 	readOnly  bool
+	// Why the family "default" cannot be used, if that is so.
+	noDefault error
 }
 
 // Open opens the database in the folder path, or creates it; the folder above it must exist. opts may be nil.
@@ -170,14 +174,19 @@ func newDB(h uintptr, used *callbacks, readOnly bool) *DB {
 	return db
 }
 
-// useDefault finds or creates the default family. A database that is only read may have none: then reads are ErrNotFound.
+// noFamily stands for the family "default" in a database that is only read and has none. C refuses it, as it is no handle.
+const noFamily = ^uintptr(0)
+
+// useDefault finds or creates the default family. A database that is only read may have none, or a damaged one: then calls on it say so, and the
+// other families can be read.
 func (db *DB) useDefault(opts *FamilyOptions) error {
 	family, err := db.Family(DefaultFamily)
-	if err == ErrNotFound && !db.readOnly {
-		family, err = db.CreateFamily(DefaultFamily, opts)
-	}
-	if err == ErrNotFound {
+	if err != nil && db.readOnly {
+		db.cf, db.noDefault = noFamily, err
 		return nil
+	}
+	if errors.Is(err, ErrNotFound) {
+		family, err = db.CreateFamily(DefaultFamily, opts)
 	}
 	if err == nil {
 		db.cf = family.cf
@@ -209,7 +218,7 @@ func (db *DB) Sync(ctx context.Context) error {
 	return during(ctx, func() error {
 		r := C.go_sync(C.handle(db.cf))
 		runtime.KeepAlive(db)
-		return errorOf("Sync", db, r)
+		return db.written("Sync", r)
 	})
 }
 

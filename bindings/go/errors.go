@@ -114,6 +114,31 @@ func errorOf(op string, db *DB, r C.go_result) error {
 	return &Error{Op: op, Code: int(r.code), Text: text, kind: kindOf(r.code)}
 }
 
+// errorOf returns the error of a failed call on the family. If that is the family "default" of a database that has none, this is the reason.
+func (v *view) errorOf(op string, r C.go_result) error {
+	err := errorOf(op, v.db, r)
+	if r.code == C.TDB_ERR_INVALID_ARGS && v.cf == noFamily && !errors.Is(err, ErrClosed) {
+		if why := v.db.noDefault; !errors.Is(why, ErrNotFound) {
+			return why
+		}
+		return &Error{Op: op, Code: C.TDB_ERR_NOT_FOUND, Text: "the database has no family \"" + DefaultFamily + "\"", kind: ErrNotFound}
+	}
+	return err
+}
+
+// written is errorOf for a write. Only a database that is only read may lack its family.
+func (v *view) written(op string, r C.go_result) error {
+	err := v.errorOf(op, r)
+	if v.cf == noFamily && r.code == C.TDB_ERR_INVALID_ARGS && !errors.Is(err, ErrClosed) {
+		return readOnly(op)
+	}
+	return err
+}
+
+func readOnly(op string) error {
+	return &Error{Op: op, Code: C.TDB_ERR_READONLY, Text: "the database was opened for reading only", kind: ErrReadOnly}
+}
+
 func closed(op, what string) error {
 	return &Error{Op: op, Code: C.TDB_ERR_INVALID_ARGS, Text: "the " + what + " is closed", kind: ErrClosed}
 }

@@ -217,7 +217,7 @@ func (r *rows) Setting(name string) (uint64, error) {
 	defer C.free(unsafe.Pointer(text))
 	got := C.go_setting(C.handle(r.cf), text)
 	runtime.KeepAlive(r)
-	return uint64(got.a), errorOf("Setting", r.db, got)
+	return uint64(got.a), r.errorOf("Setting", got)
 }
 
 // SetSetting changes a setting of the family: table_bytes, vlog_file_bytes, value_garbage_percent, default_ttl (milliseconds), tiered_runs_max.
@@ -234,7 +234,7 @@ func (r *rows) SetSetting(name string, value uint64, persist bool) error {
 	}
 	got := C.go_set_setting(C.handle(r.cf), text, C.uint64_t(value), stored)
 	runtime.KeepAlive(r)
-	return errorOf("SetSetting", r.db, got)
+	return r.written("SetSetting", got)
 }
 
 // Flush writes the rows in memory to tables, and waits until that is done.
@@ -242,7 +242,7 @@ func (r *rows) Flush(ctx context.Context) error {
 	return during(ctx, func() error {
 		got := C.go_flush(C.handle(r.cf))
 		runtime.KeepAlive(r)
-		return errorOf("Flush", r.db, got)
+		return r.written("Flush", got)
 	})
 }
 
@@ -251,7 +251,7 @@ func (r *rows) Compact(ctx context.Context) error {
 	return during(ctx, func() error {
 		got := C.go_compact(C.handle(r.cf))
 		runtime.KeepAlive(r)
-		return errorOf("Compact", r.db, got)
+		return r.written("Compact", got)
 	})
 }
 
@@ -263,6 +263,6 @@ func (r *rows) CompactRange(ctx context.Context, start, end []byte) error {
 		e, en := bytesOf(end)
 		got := C.go_compact_range(C.handle(r.cf), s, sn, e, en)
 		runtime.KeepAlive(r)
-		return errorOf("CompactRange", r.db, got)
+		return r.written("CompactRange", got)
 	})
 }

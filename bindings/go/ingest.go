@@ -52,7 +52,7 @@ func (r *rows) NewTableBuilder(stem string) (*TableBuilder, error) {
 	got := C.go_builder_new(C.handle(r.cf), name)
 	runtime.KeepAlive(r)
 	if got.code != C.TDB_SUCCESS {
-		return nil, errorOf(op, r.db, got)
+		return nil, r.written(op, got)
 	}
 	b := &TableBuilder{db: r.db}
 	b.h.Store(uintptr(got.a))

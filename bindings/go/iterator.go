@@ -26,7 +26,8 @@ type IterOptions struct {
 	Context context.Context
 }
 
-// Iterator shows the rows of a range as they were when it was created; those of a transaction include the writes that it had made before.
+// Iterator shows the rows of a range as they were when it was created. In a transaction they include the writes that it had made before; those that
+// it makes later may or may not be shown, key by key. At the level [ReadUncommitted] commits of others may appear, too.
 //
 // It fetches many rows with one call of C. It stands at a row or between two; a new one stands before the first row for Next, and after the last
 // one for Prev. Close it: it keeps old rows on disk.
@@ -104,7 +105,7 @@ func (v *view) Iterator(opts *IterOptions) (*Iterator, error) {
 	}
 	runtime.KeepAlive(v)
 	if r.code != C.TDB_SUCCESS {
-		return nil, errorOf(op, v.db, r)
+		return nil, v.errorOf(op, r)
 	}
 	it := &Iterator{view: *v, ctx: opts.Context, reverse: opts.Reverse, at: -1, want: fewRows, loan: loans.Get().(*loan)}
 	it.h.Store(uintptr(r.a))

@@ -119,7 +119,7 @@ func (v *view) failed(op string, r C.go_result) error {
 	if r.code == C.TDB_ERR_NOT_FOUND {
 		return ErrNotFound
 	}
-	return errorOf(op, v.db, r)
+	return v.errorOf(op, r)
 }
 
 // Has returns whether a key exists.
@@ -134,7 +134,7 @@ func (v *view) Has(key []byte) (bool, error) {
 	if r.code == C.TDB_ERR_NOT_FOUND {
 		return false, nil
 	}
-	return r.code == C.TDB_SUCCESS, errorOf("Has", v.db, r)
+	return r.code == C.TDB_SUCCESS, v.errorOf("Has", r)
 }
 
 // joined returns keys one after the other, and their sizes.
@@ -179,7 +179,7 @@ func (v *view) MultiGet(keys [][]byte) ([][]byte, error) {
 	})
 	runtime.KeepAlive(v)
 	if r.code != C.TDB_SUCCESS {
-		return nil, errorOf("MultiGet", v.db, r)
+		return nil, v.errorOf("MultiGet", r)
 	}
 	return values, nil
 }
@@ -202,7 +202,7 @@ func (v *view) MultiHas(keys [][]byte) ([]bool, error) {
 	r := C.go_multi_has(C.handle(v.cf), k, unsafe.SliceData(sizes), C.size_t(len(keys)), where, f)
 	runtime.KeepAlive(v)
 	if r.code != C.TDB_SUCCESS {
-		return nil, errorOf("MultiHas", v.db, r)
+		return nil, v.errorOf("MultiHas", r)
 	}
 	has := make([]bool, len(keys))
 	for i := range has {
@@ -266,7 +266,7 @@ func (v *view) Explain(key []byte) (string, error) {
 	r := C.go_explain(C.handle(v.cf), k, kn, where)
 	runtime.KeepAlive(v)
 	if r.code != C.TDB_SUCCESS {
-		return "", errorOf("Explain", v.db, r)
+		return "", v.errorOf("Explain", r)
 	}
 	return taken(r.a), nil
 }
@@ -282,7 +282,7 @@ func (v *view) ExplainRange(start, end []byte, rows int) (string, error) {
 	r := C.go_explain_range(C.handle(v.cf), s, sn, e, en, C.size_t(max(rows, 0)), where)
 	runtime.KeepAlive(v)
 	if r.code != C.TDB_SUCCESS {
-		return "", errorOf("ExplainRange", v.db, r)
+		return "", v.errorOf("ExplainRange", r)
 	}
 	return taken(r.a), nil
 }

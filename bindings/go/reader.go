@@ -71,14 +71,19 @@ func (r *Reader) Refresh() (*DB, error) {
 	return db, nil
 }
 
-// Close closes the reader, after calls of other goroutines. Its views stay.
+// Close closes the reader, after calls of other goroutines. Its views stay. Within a merge operator it is [ErrBusy], and the reader stays open.
 func (r *Reader) Close() error {
 	h := r.h.Swap(0)
 	if h == 0 {
 		return nil
 	}
+	got := C.go_close_reader(C.handle(h))
+	if got.code == C.TDB_ERR_BUSY {
+		r.h.Store(h)
+		return errorOf("Close", nil, got)
+	}
 	r.cleanup.Stop()
-	err := errorOf("Close", nil, C.go_close_reader(C.handle(h)))
 	r.callbacks.leave()
-	return err
+	runtime.KeepAlive(r) // until its cleanup is stopped
+	return errorOf("Close", nil, got)
 }

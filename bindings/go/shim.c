@@ -175,13 +175,20 @@ go_result go_create_family(handle db, const char *name, go_family settings, cons
 go_result go_family_of(handle db, const char *name) {
     tidesdb_column_family_t *cf = tidesdb_get_column_family(DB(db), name);
     if (cf != NULL) return handle_of(TDB_SUCCESS, cf);
-    /* The function returns no code: a database that answers has no such family. */
     char **names = NULL;
-    int count = 0, code = tidesdb_list_column_families(DB(db), &names, &count);
+    int count = 0, exists = 0, code = tidesdb_list_column_families(DB(db), &names, &count);
     if (code != TDB_SUCCESS) return told(code);
-    for (int i = 0; i < count; i++) tidesdb_free(names[i]);
+    for (int i = 0; i < count; i++) {
+        exists |= strcmp(names[i], name) == 0;
+        tidesdb_free(names[i]);
+    }
     tidesdb_free(names);
-    return (go_result){.code = TDB_ERR_NOT_FOUND};
+    if (!exists) return (go_result){.code = TDB_ERR_NOT_FOUND};
+    /* NULL has no code. A rename to the same name changes nothing, and fails for the same reason. */
+    code = tidesdb_rename_column_family(DB(db), name, name);
+    if (code != TDB_SUCCESS) return told(code);
+    cf = tidesdb_get_column_family(DB(db), name); /* it was created meanwhile */
+    return handle_of(cf == NULL ? TDB_ERR_UNKNOWN : TDB_SUCCESS, cf);
 }
 
 go_result go_drop_family(handle db, const char *name) { return told(tidesdb_drop_column_family(DB(db), name)); }

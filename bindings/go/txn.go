@@ -26,7 +26,7 @@ const (
 	RepeatableRead
 	// ReadCommitted reads the newest commits, and has no conflicts.
 	ReadCommitted
-	// ReadUncommitted reads as ReadCommitted.
+	// ReadUncommitted is like ReadCommitted, and also reads commits that are about to be published.
 	ReadUncommitted
 )
 
@@ -118,7 +118,7 @@ func (t *txRows) failed(op string, r C.go_result) error {
 	if r.code == C.TDB_SUCCESS {
 		return nil
 	}
-	err := errorOf(op, t.db, r)
+	err := t.written(op, r)
 	if r.code == C.TDB_ERR_INVALID_ARGS && t.handle() == 0 {
 		return closed(op, "transaction")
 	}

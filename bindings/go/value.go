@@ -22,7 +22,7 @@ func (r *rows) NewValueWriter(key []byte, opts *WriteOptions) (*ValueWriter, err
 	got := C.go_value_writer(C.handle(r.cf), k, kn, opts.number())
 	runtime.KeepAlive(r)
 	if got.code != C.TDB_SUCCESS {
-		return nil, errorOf("NewValueWriter", r.db, got)
+		return nil, r.written("NewValueWriter", got)
 	}
 	w := &ValueWriter{db: r.db}
 	w.h.Store(uintptr(got.a))

@@ -68,7 +68,7 @@ func (r *rows) Put(key, value []byte, opts *WriteOptions) error {
 	if got.code == C.TDB_SUCCESS {
 		return nil
 	}
-	return errorOf("Put", r.db, got)
+	return r.written("Put", got)
 }
 
 // Delete deletes a key, whether or not it exists.
@@ -76,7 +76,7 @@ func (r *rows) Delete(key []byte, opts *WriteOptions) error {
 	k, kn := bytesOf(key)
 	got := C.go_delete(C.handle(r.cf), k, kn, opts.number())
 	runtime.KeepAlive(r)
-	return errorOf("Delete", r.db, got)
+	return r.written("Delete", got)
 }
 
 // SingleDelete deletes a key that was put at most once since its last delete, at less cost than [DB.Delete].
@@ -84,7 +84,7 @@ func (r *rows) SingleDelete(key []byte, opts *WriteOptions) error {
 	k, kn := bytesOf(key)
 	got := C.go_single_delete(C.handle(r.cf), k, kn, opts.number())
 	runtime.KeepAlive(r)
-	return errorOf("SingleDelete", r.db, got)
+	return r.written("SingleDelete", got)
 }
 
 // DeleteRange deletes the keys from start up to, and without, end, at the cost of one put. An empty end is no limit.
@@ -93,7 +93,7 @@ func (r *rows) DeleteRange(start, end []byte, opts *WriteOptions) error {
 	e, en := bytesOf(end)
 	got := C.go_delete_range(C.handle(r.cf), s, sn, e, en, opts.number())
 	runtime.KeepAlive(r)
-	return errorOf("DeleteRange", r.db, got)
+	return r.written("DeleteRange", got)
 }
 
 // DeletePrefix deletes the keys that begin with prefix, at the cost of one put.
@@ -101,7 +101,7 @@ func (r *rows) DeletePrefix(prefix []byte, opts *WriteOptions) error {
 	p, pn := bytesOf(prefix)
 	got := C.go_delete_prefix(C.handle(r.cf), p, pn, opts.number())
 	runtime.KeepAlive(r)
-	return errorOf("DeletePrefix", r.db, got)
+	return r.written("DeletePrefix", got)
 }
 
 // Merge adds an operand for the merge operator of the family, without reading the value. [ErrInvalid] if the family has no operator, or if
@@ -111,7 +111,7 @@ func (r *rows) Merge(key, operand []byte, opts *WriteOptions) error {
 	o, on := bytesOf(operand)
 	got := C.go_merge(C.handle(r.cf), k, kn, o, on, opts.number())
 	runtime.KeepAlive(r)
-	return errorOf("Merge", r.db, got)
+	return r.written("Merge", got)
 }
 
 // CompareAndSwap sets the value of a key to value if it is expected, and returns whether it was. expected nil: there is no such key; value nil:
@@ -122,7 +122,7 @@ func (r *rows) CompareAndSwap(key, expected, value []byte, opts *WriteOptions) (
 	v, vn := bytesOf(present(value))
 	got := C.go_compare_and_swap(C.handle(r.cf), k, kn, e, en, v, vn, opts.number())
 	runtime.KeepAlive(r)
-	return got.a != 0, errorOf("CompareAndSwap", r.db, got)
+	return got.a != 0, r.written("CompareAndSwap", got)
 }
 
 // present returns b with memory behind it unless it is nil, because C tells an empty value from none by its address.
@@ -147,7 +147,7 @@ func (r *rows) Replace(key, value []byte, opts *WriteOptions) (old []byte, err e
 		}
 	})
 	runtime.KeepAlive(r)
-	return old, errorOf("Replace", r.db, got)
+	return old, r.written("Replace", got)
 }
 
 // Take deletes a key and returns its value. [ErrNotFound] if there is none.
@@ -187,5 +187,8 @@ func (r *rows) failedRead(op string, got C.go_result) error {
 	if got.code == C.TDB_SUCCESS {
 		return nil
 	}
-	return r.failed(op, got)
+	if got.code == C.TDB_ERR_NOT_FOUND {
+		return ErrNotFound
+	}
+	return r.written(op, got)
 }

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <ranges>
 
@@ -160,6 +162,30 @@ static void operators_may_throw()
     CHECK(family.get("a") == "xx");
 }
 
+// A family that cannot be opened is not a missing one.
+static void a_damaged_family_is_not_missing()
+{
+    Database db(quiet("damaged"));
+    db.create_family("f");
+    db.close();
+    CHECK(code_of([&] { (void)db.family("f"); }) == TDB_ERR_INVALID_ARGS);
+    CHECK(code_of([&] { (void)db.family_or_create("f"); }) == TDB_ERR_INVALID_ARGS);
+    int spoiled = 0;
+    for (const auto &entry : std::filesystem::directory_iterator("damaged")) {
+        if (entry.path().extension() != ".vlog") continue; // it has the settings, as there are no rows
+        std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+        const auto middle = static_cast<std::streamoff>(entry.file_size() / 2);
+        const int byte = file.seekg(middle).get();
+        file.seekp(middle).put(static_cast<char>(byte ^ 1));
+        spoiled++;
+    }
+    CHECK(spoiled == 1);
+    const Database again(quiet("damaged"));
+    CHECK(code_of([&] { (void)again.family("f"); }) == TDB_ERR_CORRUPTION);
+    CHECK(code_of([&] { (void)again.family_or_create("f"); }) == TDB_ERR_CORRUPTION);
+    CHECK(!again.family("none"));
+}
+
 // A function cannot close the database that calls it. It stays open, with its operators, until somebody else closes it.
 static void operators_close_nothing()
 {
@@ -238,6 +264,7 @@ int main()
     rows_are_written_and_read();
     ranges_are_ranges();
     moments_and_transactions();
+    a_damaged_family_is_not_missing();
     operators_may_throw();
     operators_close_nothing();
     tables_and_backups();

@@ -35,6 +35,30 @@ static void settings_are_changed_by_name(void)
     close_db(shop.db);
 }
 
+/* The header promises how to learn why a family that exists is NULL. */
+static void a_family_that_cannot_be_opened_is_not_missing(void)
+{
+    db_t *db = open_at("db");
+    CHECK(tidesdb_get_column_family(db, "f") == NULL);
+    CHECK_RC(tidesdb_rename_column_family(db, "f", "f"), TDB_ERR_NOT_FOUND);
+    OK(tidesdb_x_create_family(db, "f", NULL, NULL));
+    OK(tidesdb_rename_column_family(db, "f", "f"));
+    close_db(db);
+    FILE *file = fopen("db/000001.vlog", "r+b"); /* its settings */
+    CHECK(file != NULL && fseek(file, 0, SEEK_END) == 0);
+    long middle = ftell(file) / 2;
+    CHECK(fseek(file, middle, SEEK_SET) == 0);
+    int byte = fgetc(file);
+    CHECK(fseek(file, middle, SEEK_SET) == 0 && fputc(byte ^ 1, file) != EOF);
+    CHECK(fclose(file) == 0);
+    db = open_at("db");
+    CHECK(tidesdb_get_column_family(db, "f") == NULL);
+    CHECK_RC(tidesdb_rename_column_family(db, "f", "f"), TDB_ERR_CORRUPTION);
+    CHECK(strstr(tidesdb_last_error(), "000001.vlog") != NULL);
+    CHECK_RC(tidesdb_x_create_family(db, "f", NULL, NULL), TDB_ERR_EXISTS);
+    close_db(db);
+}
+
 struct seen {
     char text[1024];
     atomic_int calls;
@@ -288,6 +312,7 @@ static void a_database_is_removed_with_its_own_files_only(void)
 const struct test family_tests[] = {
     TEST(a_database_is_removed_with_its_own_files_only),
     TEST(settings_are_changed_by_name),
+    TEST(a_family_that_cannot_be_opened_is_not_missing),
     TEST(a_hook_sees_every_kind_of_operation),
     TEST(a_filter_decides_about_rows),
     TEST(a_flush_and_a_limit_of_merges),

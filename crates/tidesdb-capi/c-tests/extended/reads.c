@@ -102,6 +102,64 @@ static void an_untracked_read_makes_no_conflict(void)
     close_db(shop.db);
 }
 
+/* Calls each function that reads. Returns those that refuse the flags, and say so: one letter each. */
+static void refusals(cf_t *cf, txn_t *txn, unsigned flags, const char *name, char *refused)
+{
+    tidesdb_x_read_options_t in = {sizeof in, txn, NULL, flags}, newest = {sizeof newest, NULL, NULL, flags};
+    const uint8_t *key = (const uint8_t *)"a";
+    const size_t key_size = 1;
+    uint8_t buffer[32];
+    size_t size;
+    uint64_t expiry;
+    tidesdb_x_span_t span;
+    tidesdb_x_row_t row;
+    char *text = NULL;
+    tidesdb_x_iter_t *iter = NULL;
+    tidesdb_x_value_reader_t *reader = NULL;
+    for (const char *call = "gcmMflepirxX"; *call != '\0'; call++) {
+        int rc = *call == 'g' ? tidesdb_x_get(cf, key, 1, &in, buffer, 32, &size)
+               : *call == 'c' ? tidesdb_x_contains(cf, key, 1, &in)
+               : *call == 'm' ? tidesdb_x_multi_get(cf, key, &key_size, 1, &in, buffer, 32, &span, &size)
+               : *call == 'M' ? tidesdb_x_multi_contains(cf, key, &key_size, 1, &in, buffer)
+               : *call == 'f' ? tidesdb_x_first(cf, &in, buffer, 32, &row)
+               : *call == 'l' ? tidesdb_x_last(cf, &in, buffer, 32, &row)
+               : *call == 'e' ? tidesdb_x_expiry(cf, key, 1, &in, &expiry)
+               : *call == 'i' ? tidesdb_x_iter_new(cf, &in, NULL, 0, NULL, 0, &iter)
+               : *call == 'p' ? tidesdb_x_iter_new_prefix(cf, &in, key, 1, &iter)
+               : *call == 'r' ? tidesdb_x_value_reader_new(cf, key, 1, &in, &reader, NULL)
+               : *call == 'x' ? tidesdb_x_explain(cf, key, 1, &newest, &text)
+                              : tidesdb_x_explain_range(cf, key, 1, NULL, 0, 9, &newest, &text);
+        tidesdb_x_iter_free(iter);
+        tidesdb_x_value_reader_free(reader);
+        tidesdb_free(text);
+        iter = NULL;
+        reader = NULL;
+        text = NULL;
+        if (rc == TDB_SUCCESS) continue;
+        CHECK_RC(rc, TDB_ERR_INVALID_ARGS);
+        CHECK(strstr(tidesdb_last_error(), name) != NULL);
+        *refused++ = *call;
+    }
+    *refused = '\0';
+}
+
+/* Regression test: flags that a function does not take were ignored. */
+static void flags_that_have_no_effect_are_refused(void)
+{
+    struct shop shop = open_shop();
+    x_put(shop.cf, "a", "1");
+    txn_t *txn = begin_at(shop.db, TDB_ISOLATION_SERIALIZABLE);
+    char refused[16];
+    refusals(shop.cf, txn, 0, "", refused);
+    CHECK_STR(refused, "");
+    refusals(shop.cf, txn, TDB_X_KEYS_ONLY, "TDB_X_KEYS_ONLY", refused);
+    CHECK_STR(refused, "gmrxX");
+    refusals(shop.cf, txn, TDB_X_UNTRACKED, "TDB_X_UNTRACKED", refused);
+    CHECK_STR(refused, "mMflepirxX");
+    tidesdb_txn_free(txn);
+    close_db(shop.db);
+}
+
 static void the_first_and_the_last_row_are_found(void)
 {
     struct shop shop = open_shop();
@@ -156,6 +214,7 @@ const struct test read_tests[] = {
     TEST(many_keys_are_read_in_one_call),
     TEST(a_read_sees_a_transaction_with_its_writes),
     TEST(an_untracked_read_makes_no_conflict),
+    TEST(flags_that_have_no_effect_are_refused),
     TEST(the_first_and_the_last_row_are_found),
     TEST(options_are_checked),
     END_OF_TESTS,

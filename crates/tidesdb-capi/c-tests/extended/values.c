@@ -185,10 +185,42 @@ static void a_read_that_fails_is_no_short_one(void)
     close_db(db);
 }
 
+/* Regression test: a read that ended with a piece of the value loaded the next one, and failed if that was damaged. */
+static void a_full_buffer_needs_no_further_piece(void)
+{
+    const size_t size = 6 << 20, piece = 1 << 20;
+    struct shop shop = open_shop();
+    tidesdb_x_value_writer_t *writer = write_value(shop.cf, "film", size);
+    OK(tidesdb_x_value_writer_commit(writer, NULL));
+    tidesdb_x_value_writer_free(writer);
+    close_db(shop.db);
+    damage_values();
+    db_t *db = open_at("db");
+    tidesdb_x_value_reader_t *reader = NULL;
+    uint8_t *all = malloc(size);
+    size_t n = 0, whole = 0;
+    CHECK(all != NULL);
+    OK(tidesdb_x_value_reader_new(family(db, "f"), B("film"), NULL, &reader, NULL));
+    while (whole < size && tidesdb_x_value_reader_read_at(reader, whole, all, 1, &n) == TDB_SUCCESS) whole += piece;
+    CHECK(whole >= piece && whole < size);
+    OK(tidesdb_x_value_reader_read_at(reader, whole - 10, all, 10, &n));
+    CHECK_INT(n, 10);
+    OK(tidesdb_x_value_reader_read_at(reader, 0, all, whole, &n));
+    CHECK_INT(n, whole);
+    for (size_t i = 0; i < n; i++) CHECK_INT(all[i], byte_at(i));
+    OK(tidesdb_x_value_reader_read(reader, NULL, 0, &n));
+    CHECK_INT(n, 0);
+    CHECK_RC(tidesdb_x_value_reader_read(reader, all, 1, &n), TDB_ERR_CORRUPTION);
+    tidesdb_x_value_reader_free(reader);
+    free(all);
+    close_db(db);
+}
+
 const struct test value_tests[] = {
     TEST(a_long_value_is_written_and_read_in_pieces),
     TEST(a_value_joins_a_transaction),
     TEST(a_reader_keeps_its_value),
     TEST(a_read_that_fails_is_no_short_one),
+    TEST(a_full_buffer_needs_no_further_piece),
     END_OF_TESTS,
 };

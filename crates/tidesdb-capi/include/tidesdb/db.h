@@ -428,14 +428,15 @@ int tidesdb_drop_column_family(tidesdb_t *db, const char *name);
 /** Deletes a family by its handle, which becomes stale. */
 int tidesdb_delete_column_family(tidesdb_t *db, tidesdb_column_family_t *cf);
 
-/** Renames a family; its handle stays valid. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
+/** Renames a family; its handle stays valid. The same name changes nothing. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
 int tidesdb_rename_column_family(tidesdb_t *db, const char *old_name, const char *new_name);
 
 /** Copies a family under a new name. A transaction that began before the copy sees an empty family. TDB_ERR_NOT_FOUND,
  * TDB_ERR_EXISTS. */
 int tidesdb_clone_column_family(tidesdb_t *db, const char *src_name, const char *dst_name);
 
-/** Returns the family with this name, or NULL. The handle belongs to the database and is not freed. */
+/** Returns the family with this name. The handle belongs to the database and is not freed. NULL if there is none, and after a failure, such as
+ * damage of its stored settings: tidesdb_rename_column_family() with this name twice returns the code. */
 tidesdb_column_family_t *tidesdb_get_column_family(tidesdb_t *db, const char *name);
 
 /** Lists all names. The caller frees each of the *count strings and the array; *names is NULL if there are none. */
@@ -546,7 +547,8 @@ int tidesdb_txn_release_savepoint(tidesdb_txn_t *txn, const char *name);
  * is dropped, and when another thread closes the database. Copy data that must live longer.
  */
 
-/** Creates an iterator over cf as txn sees it, not positioned. The caller frees it with tidesdb_iter_free(). */
+/** Creates an iterator over cf as txn sees it, not positioned. What txn writes after the first positioning may or may not be shown. The caller
+ * frees it with tidesdb_iter_free(). */
 int tidesdb_iter_new(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, tidesdb_iter_t **iter);
 
 /** Moves to the first key at or after this one. TDB_ERR_NOT_FOUND if there is none. */

@@ -102,7 +102,9 @@ typedef void (*tidesdb_x_committed_fn)(int code, uint64_t seq, const char *messa
 
 /* ---- structures ---- */
 
-/** Flags of a read. */
+/** Flags of a read. A function that does not take a flag refuses it with TDB_ERR_INVALID_ARGS. KEYS_ONLY is for iterators, tidesdb_x_first() and
+ * tidesdb_x_last(); tidesdb_x_contains(), tidesdb_x_multi_contains() and tidesdb_x_expiry() take it and read no value anyway. UNTRACKED is for
+ * tidesdb_x_get() and tidesdb_x_contains(). */
 enum {
     TDB_X_KEYS_ONLY = 1, /* no values: their sizes are 0, and none is read from disk */
     TDB_X_UNTRACKED = 2  /* the commit of the transaction does not depend on this read of one key */
@@ -431,7 +433,10 @@ int tidesdb_x_expiry(tidesdb_column_family_t *cf, const uint8_t *key, size_t key
 /* ---- iterators ---- */
 
 /*
- * An iterator shows the rows of a range as they were when it was created. Those of a transaction include the writes that it has made before.
+ * An iterator shows the rows of a range as they were when it was created. In a transaction they include the writes that it has made before; those
+ * that it makes later, or undoes, may or may not be shown, key by key: a new iterator shows them. With TDB_ISOLATION_READ_UNCOMMITTED commits of
+ * others may appear, too.
+ *
  * It stands between two rows: next returns the rows after it and moves over them, prev returns the rows before it, the nearest first, and
  * moves back over them. A new iterator stands before the first row for next, and after the last one for prev.
  *
@@ -769,7 +774,7 @@ int tidesdb_x_backups_open(const char *directory, tidesdb_x_backups_t **backups)
 int tidesdb_x_backups_open_store(tidesdb_objstore_t *store, tidesdb_x_backups_t **backups);
 
 /** Makes a generation of a database, beside its readers and writers; copies what the directory lacks. number may be NULL. If it could not be
- * proven, or the proof was stopped, this fails, and the generation stays, with is_proven 0. */
+ * proven, or the proof was stopped, this fails, and the generation stays, with is_proven 0: tidesdb_x_backups_list() has its number. */
 int tidesdb_x_backups_create(tidesdb_x_backups_t *backups, tidesdb_t *db, const tidesdb_x_backup_options_t *options, uint64_t *number);
 
 /** Returns all generations, oldest first, in one array that the caller frees with tidesdb_free(). */

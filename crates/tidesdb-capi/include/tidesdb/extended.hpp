@@ -1,5 +1,5 @@
 /*
- * TidesDB for C++20: tidesdb/extended.h with objects that free themselves, in one header.
+ * TidesDB for C++20: most of tidesdb/extended.h with objects that free themselves, in one header. docs/how-to/c.md names what it lacks.
  *
  * Calls that fail throw tidesdb::Error, with the code and the text of tidesdb_last_error(); what may be missing is std::optional or bool. Keys and
  * values are tidesdb::Bytes, which anything with contiguous bytes converts to, and come back as std::string, or as std::string_view where the header
@@ -218,14 +218,17 @@ class Transaction;
 struct ReadOptions {
     const Transaction *transaction = nullptr;
     const Snapshot *snapshot = nullptr;
+    /** For rows(), descending(), with_prefix(), first() and last(), whose values are empty then. Reads that return a value alone refuse it. */
     bool keys_only = false;
-    /** The commit of the transaction does not depend on this read. */
+    /** The commit of the transaction does not depend on this read. For get(), get_into() and contains(); other reads refuse it. */
     bool untracked = false;
 
     [[nodiscard]] inline tidesdb_x_read_options_t raw() const;
 };
 
-/** The rows of a range, in order: an input range of Row, each valid until the iterator moves to the next. A call of the library brings many of them. */
+/** The rows of a range, in order: an input range of Row, each valid until the iterator moves to the next. A call of the library brings many of them.
+ * They are as they were when this was created. In a transaction they include its writes before; later ones, and at TDB_ISOLATION_READ_UNCOMMITTED
+ * commits of others, may or may not be shown. */
 class Rows {
 public:
     class Iterator {
@@ -802,9 +805,16 @@ public:
         detail::check(code);
     }
 
+    /** The family of this name; nullopt if there is none. Throws if it cannot be opened. */
     [[nodiscard]] std::optional<Family> family(const std::string &name) const
     {
         auto *raw = tidesdb_get_column_family(handle.get(), name.c_str());
+        if (raw == nullptr && exists(name)) {
+            // NULL has no code. A rename to the same name changes nothing, and fails for the same reason.
+            detail::check(tidesdb_rename_column_family(handle.get(), name.c_str(), name.c_str()));
+            raw = tidesdb_get_column_family(handle.get(), name.c_str()); // it was created meanwhile
+            if (raw == nullptr) detail::check(TDB_ERR_UNKNOWN);
+        }
         if (raw == nullptr) return std::nullopt;
         return Family(raw);
     }
@@ -885,6 +895,18 @@ public:
     }
 
 private:
+    [[nodiscard]] bool exists(const std::string &name) const
+    {
+        detail::Array<char *> names;
+        int count = 0;
+        detail::check(tidesdb_list_column_families(handle.get(), names.out(), &count));
+        bool is_there = false;
+        for (char *one : std::span(names.get(), static_cast<std::size_t>(count))) {
+            is_there |= name == one;
+            tidesdb_free(one);
+        }
+        return is_there;
+    }
     static int call_merge(const std::uint8_t *value, std::size_t value_size, const std::uint8_t *operand, std::size_t operand_size,
                           void *context) noexcept
     {

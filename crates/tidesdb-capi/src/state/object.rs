@@ -179,20 +179,22 @@ pub(crate) fn new_reader(cf: Handle, key: &[u8], reading: &Reading) -> Answer<(H
     })
 }
 
-/// Reads from a value into `out`: from `at` on, or from where the last read ended. Returns the number of bytes, 0 at the end. After an error the next
-/// read begins where this one did.
+/// Reads up to `room` bytes from a value into `out`: from `at` on, or from where the last read ended. Returns the number of bytes, 0 at the end. After
+/// an error the next read begins where this one did.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGS`; the engine's errors.
 pub(crate) fn read(
     handle: Handle,
     at: Option<u64>,
+    room: usize,
     mut out: impl FnMut(usize, &[u8]) -> usize,
 ) -> Answer<usize> {
     reader(handle, |reader| {
         let start = reader.seek(at.map_or(SeekFrom::Current(0), SeekFrom::Start)).map_err(failure_of)?;
         let mut done = 0;
-        loop {
+        // A full buffer ends the read: the next piece of the value may be damaged, which is no failure of this read.
+        while done < room {
             let bytes = match reader.fill_buf() {
                 Ok(bytes) => bytes,
                 Err(e) => {
@@ -204,9 +206,10 @@ pub(crate) fn read(
             reader.consume(taken);
             done += taken;
             if taken == 0 {
-                return Ok(done);
+                break;
             }
         }
+        Ok(done)
     })
 }
 

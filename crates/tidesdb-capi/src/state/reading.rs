@@ -1,5 +1,6 @@
 //! Where a read of the extended interface looks: the newest commits, a transaction, or a snapshot.
 
+use std::ffi::c_uint;
 use std::sync::Arc;
 
 use tidesdb::{Cursor, Explanation, RangeExplanation, ReadOptions, Slice, ValueReader};
@@ -25,13 +26,24 @@ enum From {
 }
 
 impl Reading {
-    /// Checks the options.
+    /// Checks the options of a function that takes the flags `takes`.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for unknown flags, a stale snapshot, or a transaction and a snapshot.
-    pub(crate) fn of(options: &extended::ReadOptions) -> Answer<Self> {
-        if options.flags & !(KEYS_ONLY | UNTRACKED) != 0 {
+    /// `ERR_INVALID_ARGS` for other flags, a stale snapshot, or a transaction and a snapshot.
+    pub(crate) fn of(options: &extended::ReadOptions, takes: c_uint) -> Answer<Self> {
+        let others = options.flags & !takes;
+        if others & !(KEYS_ONLY | UNTRACKED) != 0 {
             return Err(invalid!("the flags of a read are unknown"));
+        }
+        if others & KEYS_ONLY != 0 {
+            return Err(invalid!(
+                "this function does not take the flag TDB_X_KEYS_ONLY: it returns a value or explains a read"
+            ));
+        }
+        if others != 0 {
+            return Err(invalid!(
+                "only tidesdb_x_get and tidesdb_x_contains take the flag TDB_X_UNTRACKED; read without it, or outside of the transaction"
+            ));
         }
         let tracking = if options.flags & UNTRACKED == 0 { Tracking::Tracked } else { Tracking::Untracked };
         let from = match (Handle::of_word(options.txn), Handle::of_word(options.snapshot)) {
@@ -141,7 +153,7 @@ impl<'v> View<'v> {
         }?)
     }
 
-    /// Returns a cursor.
+    /// Returns a cursor. A transaction tracks what it reads.
     pub(crate) fn cursor(&self, keys_only: bool) -> Answer<Cursor> {
         let options = ReadOptions::default().keys_only(keys_only);
         Ok(match self {
@@ -151,7 +163,7 @@ impl<'v> View<'v> {
         }?)
     }
 
-    /// Returns a reader of a value; `None` if there is none.
+    /// Returns a reader of a value; `None` if there is none. A transaction tracks the key.
     pub(crate) fn value_reader(&self, key: &[u8]) -> Answer<Option<ValueReader>> {
         Ok(match self {
             Self::Newest(family) => family.value_reader(key),

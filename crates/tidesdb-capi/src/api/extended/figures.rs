@@ -293,7 +293,7 @@ pub extern "C" fn tidesdb_x_explain(
     answer(|| {
         let key = key.key(key_size)?;
         text.check()?;
-        let explained = reading(options)?.on(cf, |view, _| view.explain(key))?;
+        let explained = reading(options, 0)?.on(cf, |view, _| view.explain(key))?;
         give(&explained.to_string(), text)
     })
 }
@@ -312,8 +312,8 @@ pub extern "C" fn tidesdb_x_explain_range(
     answer(|| {
         let bounds = Bounds::Range(start.end(start_size)?, end.end(end_size)?);
         text.check()?;
-        let explained =
-            reading(options)?.on(cf, |view, _| view.explain_range(&bounds.of(view.family())?, rows_max))?;
+        let explained = reading(options, 0)?
+            .on(cf, |view, _| view.explain_range(&bounds.of(view.family())?, rows_max))?;
         give(&explained.to_string(), text)
     })
 }

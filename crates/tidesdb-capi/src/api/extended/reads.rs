@@ -1,16 +1,18 @@
 //! Reads of one key or of many, into buffers of the caller.
 
+use std::ffi::c_uint;
+
 use crate::abi::Code;
-use crate::abi::extended::{NONE, ReadOptions, Row, Span};
+use crate::abi::extended::{KEYS_ONLY, NONE, ReadOptions, Row, Span, UNTRACKED};
 use crate::callback::unix_millis;
 use crate::failure::{Answer, answer, invalid};
 use crate::handle::Handle;
 use crate::pointer::{In, Out, Room};
 use crate::state::{NO_KEY, NO_ROOM, NO_ROW, Reading};
 
-/// Returns the checked options; null means the newest commits.
-pub(super) fn reading(options: In<ReadOptions>) -> Answer<Reading> {
-    Reading::of(&options.growing()?)
+/// Returns the checked options of a function that takes the flags `takes`; null means the newest commits.
+pub(super) fn reading(options: In<ReadOptions>, takes: c_uint) -> Answer<Reading> {
+    Reading::of(&options.growing()?, takes)
 }
 
 /// The value is copied once, from the memory of the engine into that of the caller.
@@ -28,7 +30,7 @@ pub extern "C" fn tidesdb_x_get(
         let (key, room) = (key.key(key_size)?, buffer.room(capacity)?);
         value_size.check()?;
         let copied = |bytes: &[u8]| (room.put(0, bytes), bytes.len());
-        let found = reading(options)?.on(cf, |view, _| view.get(key, copied))?;
+        let found = reading(options, UNTRACKED)?.on(cf, |view, _| view.get(key, copied))?;
         let (fits, size) = found.ok_or(NO_KEY)?;
         value_size.set(size);
         if fits { Ok(()) } else { Err(NO_ROOM) }
@@ -44,7 +46,7 @@ pub extern "C" fn tidesdb_x_contains(
 ) -> Code {
     answer(|| {
         let key = key.key(key_size)?;
-        let found = reading(options)?.on(cf, |view, _| view.contains(key))?;
+        let found = reading(options, UNTRACKED | KEYS_ONLY)?.on(cf, |view, _| view.contains(key))?;
         if found { Ok(()) } else { Err(NO_KEY) }
     })
 }
@@ -74,7 +76,7 @@ pub extern "C" fn tidesdb_x_multi_get(
         let keys = keys_of(keys, key_sizes, count)?;
         let (room, spans) = (buffer.room(capacity)?, spans.places(count)?);
         needed.check()?;
-        let values = reading(options)?.on(cf, |view, _| view.multi_get(&keys))?;
+        let values = reading(options, 0)?.on(cf, |view, _| view.multi_get(&keys))?;
         let sum: usize = values.iter().flatten().map(|value| value.len()).sum();
         needed.set(sum);
         if sum > capacity {
@@ -106,7 +108,7 @@ pub extern "C" fn tidesdb_x_multi_contains(
     answer(|| {
         let keys = keys_of(keys, key_sizes, count)?;
         let places = found.places(count)?;
-        let found = reading(options)?.on(cf, |view, _| view.multi_contains(&keys))?;
+        let found = reading(options, KEYS_ONLY)?.on(cf, |view, _| view.multi_contains(&keys))?;
         found.iter().enumerate().for_each(|(at, found)| places.set(at, u8::from(*found)));
         Ok(())
     })
@@ -143,7 +145,7 @@ fn end(
     row: Out<Row>,
 ) -> Answer {
     row.check()?;
-    let reading = reading(options)?;
+    let reading = reading(options, KEYS_ONLY)?;
     let (found, fits) = reading.on(cf, |view, _| {
         let mut cursor = view.cursor(reading.keys_only)?;
         seek(&mut cursor)?;
@@ -170,7 +172,7 @@ pub extern "C" fn tidesdb_x_expiry(
     answer(|| {
         let key = key.key(key_size)?;
         expires_at_ms.check()?;
-        let expiry = reading(options)?.on(cf, |view, _| {
+        let expiry = reading(options, KEYS_ONLY)?.on(cf, |view, _| {
             let mut cursor = view.cursor(true)?;
             cursor.seek(key)?;
             let order = view.family().current_options().comparator;

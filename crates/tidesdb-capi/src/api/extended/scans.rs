@@ -1,7 +1,7 @@
 //! Iterators: many rows a call.
 
 use crate::abi::Code;
-use crate::abi::extended::{ReadOptions, Row};
+use crate::abi::extended::{KEYS_ONLY, ReadOptions, Row};
 use crate::failure::{Answer, answer, invalid};
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
@@ -22,7 +22,7 @@ pub extern "C" fn tidesdb_x_iter_new(
     answer(|| {
         let bounds = Bounds::Range(start.end(start_size)?, end.end(end_size)?);
         iter.check()?;
-        iter.set(state::scan(cf, &reading(options)?, bounds)?);
+        iter.set(state::scan(cf, &reading(options, KEYS_ONLY)?, bounds)?);
         Ok(())
     })
 }
@@ -38,7 +38,7 @@ pub extern "C" fn tidesdb_x_iter_new_prefix(
     answer(|| {
         let prefix = prefix.key(prefix_size)?;
         iter.check()?;
-        iter.set(state::scan(cf, &reading(options)?, Bounds::Prefix(prefix))?);
+        iter.set(state::scan(cf, &reading(options, KEYS_ONLY)?, Bounds::Prefix(prefix))?);
         Ok(())
     })
 }

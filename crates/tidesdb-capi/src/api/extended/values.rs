@@ -63,7 +63,7 @@ pub extern "C" fn tidesdb_x_value_reader_new(
     answer(|| {
         let key = key.key(key_size)?;
         reader.check()?;
-        let (handle, size) = state::new_reader(cf, key, &reading(options)?)?;
+        let (handle, size) = state::new_reader(cf, key, &reading(options, 0)?)?;
         reader.set(handle);
         value_size.set(size);
         Ok(())
@@ -94,7 +94,7 @@ pub extern "C" fn tidesdb_x_value_reader_read_at(
 fn read(reader: Handle, at: Option<u64>, buffer: Out<u8>, capacity: usize, size: Out<usize>) -> Answer {
     let room = buffer.room(capacity)?;
     size.check()?;
-    let copied = state::read(reader, at, |done, bytes| {
+    let copied = state::read(reader, at, room.len(), |done, bytes| {
         let n = bytes.len().min(room.len() - done);
         room.put(done, &bytes[..n]);
         n
