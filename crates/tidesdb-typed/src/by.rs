@@ -16,7 +16,8 @@ use crate::store::{Bounds, Read, sealed::Read as _};
 use crate::value::Value;
 
 /// A table as one of its indexes sorts it; made by [`Table::by`](crate::Table::by). Index and rows are read at the same
-/// timestamp.
+/// timestamp; within a transaction that has written, an iterator may or may not show what it writes later. In a view that is older than the index,
+/// rows from before are missing from it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -128,7 +129,7 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
     /// As [`By::get`].
     pub fn prefix(&self, prefix: impl Prefix<I>) -> Result<RowsBy<'t, K, V, I, S>> {
         let mut bytes = Vec::new();
-        prefix.encode(&mut bytes);
+        prefix.encode_inside(&mut bytes);
         self.prefixed(&bytes)
     }
 

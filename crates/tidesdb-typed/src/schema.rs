@@ -63,6 +63,12 @@ impl<V: Value> Schema<V> {
         Ok(out)
     }
 
+    /// Returns the value that reads will have. Its index keys are those of the row: an encoding may round, or leave a field out, and a later change of
+    /// the row finds only the entries of what it reads.
+    fn stored(&self, encoded: &[u8]) -> Result<V::Owned> {
+        V::decode(encoded).map_err(|cause| Error::Encode { table: self.table, kind: V::name(), cause })
+    }
+
     /// Sets the row `key` to `value` until `expiry` (`None` = forever), together with its index entries.
     pub(crate) fn put(
         &self,
@@ -73,8 +79,8 @@ impl<V: Value> Schema<V> {
     ) -> Result<()> {
         let encoded = self.encode(value)?;
         if !self.indexes.is_empty() {
-            let old = self.read(tx, key)?;
-            self.change_indexes(tx, key, old.as_ref(), Some((value, expiry)))?;
+            let (old, new) = (self.read(tx, key)?, self.stored(&encoded)?);
+            self.change_indexes(tx, key, old.as_ref(), Some((V::to_ref(&new), expiry)))?;
         }
         Ok(tx.put_expiring(&self.family, key, encoded, expiry)?)
     }
@@ -98,7 +104,10 @@ impl<V: Value> Schema<V> {
     ) -> Result<Option<V::Owned>> {
         let encoded = self.encode(value)?;
         let old = self.read(tx, key)?;
-        self.change_indexes(tx, key, old.as_ref(), Some((value, expiry)))?;
+        if !self.indexes.is_empty() {
+            let new = self.stored(&encoded)?;
+            self.change_indexes(tx, key, old.as_ref(), Some((V::to_ref(&new), expiry)))?;
+        }
         tx.put_expiring(&self.family, key, encoded, expiry)?;
         Ok(old)
     }
@@ -149,7 +158,12 @@ impl<V: Value> Schema<V> {
             let before = old.map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));
             let after = new.map_or(Vec::new(), |(value, _)| open.index.keys(value));
             for index_key in before.iter().filter(|key| after.binary_search(key).is_err()) {
-                tx.delete(&open.family, open.entry(index_key, key).0)?;
+                let entry = open.entry(index_key, key).0;
+                // The row, and so its entry, may have expired since it was read; then another row may have it.
+                if open.index.is_unique() && tx.get(&open.family, &entry)?.is_some_and(|row| *row != *key) {
+                    continue;
+                }
+                tx.delete(&open.family, entry)?;
             }
             for index_key in after.iter().filter(|key| !stays || before.binary_search(key).is_err()) {
                 self.add_entry(tx, open, index_key, (key, expiry))?;

@@ -229,7 +229,9 @@ pub(crate) mod sealed {
             mut body: impl FnMut(&mut Transaction) -> crate::Result<R>,
         ) -> crate::Result<R> {
             let mut tx = self.0.borrow_mut();
-            let mut writes = Undo { savepoint: tx.savepoint(), tx: &mut tx };
+            let savepoint = tx.savepoint();
+            tx.rollback_to(savepoint)?; // without memory for the savepoint nothing is written
+            let mut writes = Undo { savepoint, tx: &mut tx };
             let done = body(writes.tx)?;
             writes.keep();
             Ok(done)

@@ -139,7 +139,8 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + 'static> Value for Post
 }
 
 /// Stores `T` as JSON text, through serde: longer than [`Postcard`], but other programs can read it, and fields can be
-/// added if they have defaults. Needs the feature `json`.
+/// added if they have defaults. Needs the feature `json`. What JSON cannot give back, such as NaN or more than 127 levels, is an error of a write to
+/// a table with indexes, and of the read of another one.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

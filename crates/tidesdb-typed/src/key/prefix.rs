@@ -1,6 +1,7 @@
 //! Beginnings of keys.
 
 use super::Key;
+use super::text::escape;
 
 /// The beginning of a key of type `K`: leading components of a tuple, as a tuple; the beginning of a string.
 ///
@@ -19,17 +20,30 @@ use super::Key;
 pub trait Prefix<K: Key> {
     /// Appends the bytes with which all keys of this prefix begin.
     fn encode(&self, out: &mut Vec<u8>);
+
+    /// As [`Prefix::encode`], for keys that something follows, as in an index: strings are escaped there.
+    fn encode_inside(&self, out: &mut Vec<u8>) {
+        self.encode(out);
+    }
 }
 
 impl Prefix<String> for &str {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.as_bytes());
     }
+
+    fn encode_inside(&self, out: &mut Vec<u8>) {
+        escape(self.as_bytes(), out);
+    }
 }
 
 impl Prefix<Vec<u8>> for &[u8] {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
+    }
+
+    fn encode_inside(&self, out: &mut Vec<u8>) {
+        escape(self, out);
     }
 }
 

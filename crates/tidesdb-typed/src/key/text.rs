@@ -54,6 +54,12 @@ fn write(text: &[u8], last: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(text);
         return;
     }
+    escape(text, out);
+    out.push(END);
+}
+
+/// Appends the bytes of a string inside a key, without its end.
+pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         if byte <= ESCAPE {
             out.extend([ESCAPE, byte + 1]);
@@ -61,7 +67,6 @@ fn write(text: &[u8], last: bool, out: &mut Vec<u8>) {
             out.push(byte);
         }
     }
-    out.push(END);
 }
 
 fn read(bytes: &mut &[u8], last: bool) -> Result<Vec<u8>, Malformed> {

@@ -216,3 +216,26 @@ proptest! {
         }
     }
 }
+
+/// Between the read of a row and the commit of its change the row may expire, and its unique key may be given to another one.
+#[test]
+fn a_row_that_expires_does_not_take_the_unique_key_of_another() {
+    for isolation in [Isolation::RepeatableRead, Isolation::Snapshot, Isolation::Serializable] {
+        for is_change in [false, true] {
+            let (db, clock) = open();
+            let rows = ROWS.open(&db).unwrap();
+            rows.put_with_ttl(1, (1, 0), secs(10)).unwrap();
+            let mut tx = db.begin(isolation);
+            match is_change {
+                true => rows.within(&mut tx).put(1, (2, 0)).unwrap(),
+                false => rows.within(&mut tx).delete(1).unwrap(),
+            }
+            clock.set_wall(clock.wall() + secs(20));
+            rows.put(3, (1, 0)).unwrap();
+            let _ = tx.commit(); // a conflict is one answer
+            rows.check_indexes().unwrap();
+            assert_eq!(rows.by(&BY_NAME).get(1).unwrap(), Some((3, (1, 0))), "{isolation:?}");
+            assert!(matches!(rows.put(4, (1, 0)), Err(Error::Duplicate { .. })));
+        }
+    }
+}

@@ -44,6 +44,79 @@ fn entries(db: &Db, index: &str) -> usize {
     db.family(&format!("users.{index}")).unwrap().iter().unwrap().count()
 }
 
+/// Inside an index key, the bytes 0 and 1 are escaped: a prefix has to be, too.
+#[test]
+fn rows_are_found_by_any_beginning_of_their_index_keys() {
+    const BY_BYTES: IndexDefinition<Vec<u8>, Vec<u8>> = IndexDefinition::new("bytes", |v, keys| keys.add(v));
+    const BY_BYTES_ONCE: IndexDefinition<Vec<u8>, Vec<u8>> =
+        IndexDefinition::unique("once", |v, keys| keys.add(v));
+    const BYTES: TableDefinition<u32, Vec<u8>> =
+        TableDefinition::new("bytes").indexes(&[&BY_BYTES, &BY_BYTES_ONCE]);
+    let (_dir, db) = open();
+    let table = BYTES.open(&db).unwrap();
+    let all: Vec<Vec<u8>> =
+        (0..4u8).flat_map(|a| (0..4u8).map(move |b| vec![7, a, b])).chain([vec![7]]).collect();
+    for (n, bytes) in (0..).zip(&all) {
+        table.put(n, bytes).unwrap();
+    }
+    for prefix in all.iter().flat_map(|bytes| (0..=bytes.len()).map(|len| &bytes[..len])) {
+        let wanted = all.iter().filter(|bytes| bytes.starts_with(prefix)).count();
+        assert_eq!(table.by(&BY_BYTES).prefix(prefix).unwrap().count(), wanted, "{prefix:?}");
+        assert_eq!(table.by(&BY_BYTES_ONCE).prefix(prefix).unwrap().count(), wanted, "{prefix:?}");
+    }
+}
+
+/// An encoding that rounds, as that of the documentation of [`crate::Value`] does.
+struct Rounded;
+
+impl crate::Value for Rounded {
+    type Owned = f32;
+    type Ref<'a> = f32;
+
+    fn name() -> String {
+        "rounded".to_owned()
+    }
+
+    fn encode(value: f32, out: &mut Vec<u8>) -> Result<(), crate::Malformed> {
+        out.push(value.round() as u8);
+        Ok(())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<f32, crate::Malformed> {
+        match bytes {
+            [255] => Err(crate::Malformed::new("not to be read")),
+            [byte] => Ok(f32::from(*byte)),
+            _ => Err(crate::Malformed::new("not one byte")),
+        }
+    }
+
+    fn to_ref(value: &f32) -> f32 {
+        *value
+    }
+}
+
+/// The entry of a value that was not stored would stay for ever: a later change deletes those of the value that it reads.
+#[test]
+fn an_index_has_what_is_stored() {
+    const BY_LEVEL: IndexDefinition<Rounded, f32> = IndexDefinition::unique("level", |v, keys| keys.add(v));
+    const LEVELS: TableDefinition<u32, Rounded> = TableDefinition::new("levels").indexes(&[&BY_LEVEL]);
+    let (_dir, db) = open();
+    let levels = LEVELS.open(&db).unwrap();
+    levels.put(1, 25.4).unwrap();
+    levels.check_indexes().unwrap();
+    assert_eq!(levels.replace(1, 9.6).unwrap(), Some(25.0));
+    levels.check_indexes().unwrap();
+    assert_eq!(levels.by(&BY_LEVEL).iter().unwrap().map(|row| row.unwrap().0).collect::<Vec<_>>(), [10.0]);
+    levels.put(2, 25.0).unwrap();
+    // A row that could not be read could not be changed any more.
+    assert!(matches!(levels.put(3, 255.0), Err(Error::Encode { .. })));
+    assert!(matches!(levels.replace(2, 255.0), Err(Error::Encode { .. })));
+    levels.delete(1).unwrap();
+    levels.delete(2).unwrap();
+    levels.check_indexes().unwrap();
+    assert_eq!(levels.by(&BY_LEVEL).iter().unwrap().count(), 0);
+}
+
 #[test]
 fn an_index_follows_its_rows() {
     let (_dir, db) = open();
