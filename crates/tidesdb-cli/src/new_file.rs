@@ -51,7 +51,12 @@ impl NewFile {
             }
         };
         let (file, part) = create_part(&path)?;
-        Ok(Self { file, path, part: Some(part), permissions })
+        let this = Self { file, path, part: Some(part), permissions };
+        // At once: what comes into the part of a private file is private, too.
+        if let Some(old) = &this.permissions {
+            this.file.set_permissions(old.clone())?;
+        }
+        Ok(this)
     }
 
     /// Makes the content durable and gives it its name.
@@ -192,6 +197,23 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).unwrap().permissions(), permissions);
         }
         assert_eq!(names(dir.path()), ["f"]);
+    }
+
+    /// Others could read the part of a private file while it was written, and when it was left.
+    #[test]
+    #[cfg(unix)]
+    fn the_part_of_a_private_file_is_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let [path, part] = ["f", "f.part"].map(|name| dir.path().join(name));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let mut file = NewFile::create(&path).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&part), 0o600);
+        file.write_all(b"new").unwrap();
+        file.finish().unwrap();
+        assert_eq!((mode(&path), names(dir.path())), (0o600, vec!["f".to_owned()]));
     }
 
     #[test]

@@ -155,15 +155,29 @@ fn default_family(path: &Path) -> String {
     known.or_else(first).unwrap_or(tidesdb::DEFAULT_FAMILY).to_owned()
 }
 
-/// True if a directory has no file of a database: an open of it for reading or writing would leave one there, its lock, and fail.
+/// True if a directory has no file of a database: an open of it for reading or writing would leave one there, its lock, and fail. Exported
+/// tables and the objects of a store have the same extensions, but their names are no numbers.
 pub(crate) fn is_foreign(path: &Path) -> bool {
     let is_of_database = |name: OsString| {
         let extension = Path::new(&name).extension().and_then(OsStr::to_str);
+        let stem = Path::new(&name).file_stem().and_then(OsStr::to_str);
         ["CURRENT", "LOCK"].iter().any(|known| name == *known)
             || extension.is_some_and(|end| ["manifest", "wal", "klog", "vlog"].contains(&end))
+                && stem.is_some_and(|stem| stem.bytes().all(|b| b.is_ascii_digit()))
     };
     std::fs::read_dir(path)
         .is_ok_and(|mut all| !all.any(|one| one.is_ok_and(|one| is_of_database(one.file_name()))))
+}
+
+/// Refuses to create a database among the backups of a store: `generations` would not take the store any more.
+fn check_no_store(path: &Path) -> Outcome<()> {
+    let has = |name: &str| path.join(name).exists();
+    if has("CURRENT") || !has("backup.index") && !has("backup.probe") {
+        return Ok(());
+    }
+    let what = format!("{} is a store of backups; a database is a directory of its own", path.display());
+    Err(Failure::usage(what)
+        .next("name another --db; `tidesdb generations restore` makes a database of a backup"))
 }
 
 /// Returns the failure of a command on a directory without a database.
@@ -205,6 +219,8 @@ pub(crate) struct Session {
     pub(crate) access: Access,
     /// Set if another process has the database open for writing: then `db` is a view of this reader.
     pub(crate) beside: Option<Reader>,
+    /// True if the commands come from the standard input, which a command cannot read as well.
+    pub(crate) is_script: bool,
 }
 
 impl Session {
@@ -213,6 +229,9 @@ impl Session {
         let path = place.path()?;
         if access != Access::Create && is_foreign(path) {
             return Err(foreign(path));
+        }
+        if access == Access::Create {
+            check_no_store(path)?;
         }
         let sync = common.sync.map_or(SyncMode::Full, |sync| sync.0);
         let options = |default_family: &str| {
@@ -243,7 +262,16 @@ impl Session {
         };
         drop(progress);
         let (db, beside) = opened.map_err(|e| no_database(e, path))?;
-        Ok(Self { db, path: path.clone(), common: common.clone(), access, beside })
+        Ok(Self { db, path: path.clone(), common: common.clone(), access, beside, is_script: false })
+    }
+
+    /// Refuses to read the standard input if the commands come from there: the shell holds it, so the command would wait for ever.
+    pub(crate) fn check_input(&self) -> Outcome<()> {
+        match self.is_script {
+            true => Err(Failure::usage("the standard input is the script")
+                .next("write the value into the line, or name a file")),
+            false => Ok(()),
+        }
     }
 
     /// Brings a view of a database that another process writes up to date.

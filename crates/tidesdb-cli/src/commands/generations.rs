@@ -72,7 +72,7 @@ struct Create {
     rate: Option<u64>,
 }
 
-/// Read all bytes of generations, and compare them with their checksums; exit code 1 if there is damage
+/// Read all bytes of generations, and compare them with their checksums; exit code 1 if there is damage, 2 if there is no generation
 #[derive(Clone, Debug, clap::Args)]
 struct Verify {
     /// Their numbers [default: all]
@@ -159,10 +159,10 @@ impl Generations {
             Ok::<_, Failure>(At { backups: Backups::new(store), store: path, json: common.json, stop })
         };
         if let (Action::Create(create), Some(session)) = (&self.action, &session) {
-            return create.run(&open(true)?, session, out);
+            return create.run(&open(true)?, session, out).map_err(of_index);
         }
         let at = open(false)?;
-        match &self.action {
+        let outcome = match &self.action {
             Action::Create(_) => Ok(Exit::Done),
             Action::List => at.list(out),
             Action::Verify(verify) => verify.run(&at, out),
@@ -171,7 +171,8 @@ impl Generations {
             Action::Delete { numbers } => at.delete(numbers, out),
             Action::Prune(prune) => prune.run(&at, out),
             Action::Repair => at.repair(out),
-        }
+        };
+        outcome.map_err(of_index)
     }
 }
 
@@ -255,17 +256,34 @@ impl At<'_> {
         Ok(Exit::Done)
     }
 
+    /// The failure of a command that needs a generation, in a store without any.
+    fn none(&self) -> Failure {
+        Failure::usage(format!("{} has no generations", plain(&self.store.display().to_string())))
+            .next(REPAIR)
+    }
+
     /// The number of the last generation.
     fn last(&self) -> Outcome<u64> {
         let all = self.backups.list()?;
-        let last = all.last().ok_or_else(|| {
-            Failure::usage(format!("{} has no generations", plain(&self.store.display().to_string())))
-        })?;
+        let last = all.last().ok_or_else(|| self.none())?;
         if all.iter().any(|other| other.database != last.database) {
             return Err(Failure::usage("the store has generations of several databases")
                 .next("`generations list` shows them; add --generation NUMBER"));
         }
         Ok(last.number)
+    }
+}
+
+/// What to do if generations are missing: a store whose index is lost looks like a new one.
+const REPAIR: &str =
+    "check --store; if there should be some, `tidesdb generations repair` finds those of a lost index";
+
+/// Gives the advice for a damaged index, in the place of that for a database or a generation.
+fn of_index(failure: Failure) -> Failure {
+    match failure.damage() {
+        Some(Error::Corrupt { file, .. }) if **file == *"backup.index" => failure
+            .next("`tidesdb generations repair` makes the index again, from the generations in the store"),
+        _ => failure,
     }
 }
 
@@ -295,12 +313,18 @@ fn reading<R>(
     let options = RestoreOptions::default().bytes_per_second(rate.unwrap_or(0));
     let result = call(&options.stop(at.stop.flag()).progress(report));
     drop(bar);
-    result.map_err(|e| at.stop.failure(e, left))
+    result.map_err(|e| match &e {
+        Error::NotFound { .. } if at.backups.list().is_ok_and(|all| all.is_empty()) => at.none(),
+        _ => at.stop.failure(e, left),
+    })
 }
 
 impl Create {
     fn run(&self, at: &At<'_>, session: &Session, out: &mut Out<'_>) -> Outcome {
-        let beside = scratch(self.prove && self.scratch.is_none(), &session.path)?;
+        let beside = match self.prove && self.scratch.is_none() {
+            true => Some(scratch(&folder_of(&session.path)?)?),
+            false => None,
+        };
         let (report, bar) = bar(if self.prove { "copied and read back" } else { "copied" });
         let mut options = CreateOptions::default().stop(at.stop.flag()).progress(report);
         options.bytes_per_second = self.rate.unwrap_or(0);
@@ -316,14 +340,16 @@ impl Create {
     }
 }
 
-/// Returns a new directory beside `path`, if it is `wanted`.
-fn scratch(wanted: bool, path: &Path) -> Outcome<Option<tempfile::TempDir>> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let made = wanted.then(|| tempfile::Builder::new().prefix("tidesdb-proof-").tempdir_in(parent));
-    made.transpose().map_err(|e| Failure::file("create a directory in", parent, &e))
+/// Returns the folder that `path` is in. A path such as `.` does not tell it by its words.
+fn folder_of(path: &Path) -> Outcome<PathBuf> {
+    let full = std::fs::canonicalize(path).map_err(|e| Failure::file("find the folder of", path, &e))?;
+    Ok(full.parent().unwrap_or(&full).to_owned())
+}
+
+/// Returns a new directory in `folder`.
+fn scratch(folder: &Path) -> Outcome<tempfile::TempDir> {
+    let made = tempfile::Builder::new().prefix("tidesdb-proof-").tempdir_in(folder);
+    made.map_err(|e| Failure::file("create a directory in", folder, &e))
 }
 
 impl Verify {
@@ -332,6 +358,10 @@ impl Verify {
             true => at.backups.list()?.iter().map(|made| made.number).collect(),
             false => self.numbers.clone(),
         };
+        // A check of nothing must not pass: the disk of the store may not be mounted.
+        if numbers.is_empty() {
+            return Err(at.none());
+        }
         let mut exit = Exit::Done;
         for number in numbers {
             let left = format!("generation {number} was not read to its end");
@@ -371,8 +401,11 @@ fn unrestorable(failure: Failure) -> Failure {
 
 impl Prove {
     fn run(&self, at: &At<'_>, out: &mut Out<'_>) -> Outcome {
-        let near = if address(at.store).is_some() { Path::new(".") } else { at.store };
-        let beside = scratch(self.scratch.is_none(), near)?;
+        let beside = match (&self.scratch, address(at.store)) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some(scratch(Path::new("."))?),
+            (None, None) => Some(scratch(&folder_of(at.store)?)?),
+        };
         let path = self.scratch.as_deref().or_else(|| beside.as_ref().map(tempfile::TempDir::path));
         let path = path.ok_or_else(|| Failure::usage("no directory for the proof"))?;
         let left = "the list says of the generation what it said before";
@@ -462,6 +495,23 @@ mod tests {
     fn addresses_are_no_directories() {
         assert_eq!(address(Path::new("s3://bucket/a")), Some("s3://bucket/a"));
         assert_eq!(address(Path::new("s3/bucket")), None);
+    }
+
+    /// With `.` it was inside of the database.
+    #[test]
+    fn the_scratch_folder_is_beside_the_database_whatever_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("db").join("inner");
+        std::fs::create_dir_all(&inner).unwrap();
+        let beside = std::fs::canonicalize(dir.path()).unwrap();
+        for path in [dir.path().join("db"), inner.join("..")] {
+            assert_eq!(folder_of(&path).unwrap(), beside);
+        }
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(
+            folder_of(Path::new(".")).unwrap(),
+            std::fs::canonicalize(here.parent().unwrap()).unwrap()
+        );
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Inspect {
                 return Err(Failure::usage("only the current manifest can be shown"));
             }
             (None, Kind::Manifest) => vec!["manifest".to_owned()],
-            (Some(file), kind) => vec![name_of(file, kind)],
+            (Some(file), kind) => vec![name_of(path, file, kind)?],
             (None, _) if is_foreign(path) => return Err(foreign(path)),
             (None, kind) => files_of(path, kind)?,
         };
@@ -109,13 +109,24 @@ fn summary(names: &[String], damage: &[Error], as_json: bool, out: &mut Out<'_>)
     Ok(if damage.is_empty() { Exit::Done } else { Exit::No })
 }
 
-/// Returns the file name for the user's argument: `3`, `000003`, `000003.klog`, or a path to it.
-fn name_of(file: &str, kind: Kind) -> String {
+/// Returns the file name for the user's argument: `3`, `000003`, `000003.klog`, or a path to it in the database at `path`. Another database
+/// has files of the same names.
+fn name_of(path: &Path, file: &str, kind: Kind) -> Outcome<String> {
+    if let Some(dir) = Path::new(file).parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        let full = std::fs::canonicalize(path);
+        let is_there = std::fs::canonicalize(dir).is_ok_and(|dir| full.is_ok_and(|full| full == dir));
+        if !is_there {
+            let what = format!("{file} is not in the database {}", path.display());
+            return Err(
+                Failure::usage(what).next(format!("add --db {}, or give the name alone", dir.display()))
+            );
+        }
+    }
     let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or(file);
-    match name.parse::<u64>() {
+    Ok(match name.parse::<u64>() {
         Ok(number) => format!("{number:06}.{}", kind.extension()),
         Err(_) => name.to_owned(),
-    }
+    })
 }
 
 /// Returns the names of all files of a kind, by number.
@@ -147,8 +158,22 @@ mod tests {
 
     #[test]
     fn files_by_name_or_number() {
-        assert_eq!(name_of("3", Kind::Table), "000003.klog");
-        assert_eq!(name_of("db/000012.wal", Kind::Wal), "000012.wal");
+        let dir = tempfile::tempdir().unwrap();
+        let [db, other] = ["db", "other"].map(|name| dir.path().join(name));
+        for dir in [&db, &other] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        let of = |file: &str, kind| name_of(&db, file, kind);
+        assert_eq!(of("3", Kind::Table).unwrap(), "000003.klog");
+        assert_eq!(of("000012.wal", Kind::Wal).unwrap(), "000012.wal");
+        assert_eq!(of(db.join("000012.wal").to_str().unwrap(), Kind::Wal).unwrap(), "000012.wal");
+        let around = other.join("..").join("db").join("000012.wal");
+        assert_eq!(of(around.to_str().unwrap(), Kind::Wal).unwrap(), "000012.wal");
+        for dir in [other.clone(), dir.path().join("none")] {
+            let refused = of(dir.join("000012.wal").to_str().unwrap(), Kind::Wal).unwrap_err();
+            assert_eq!(refused.exit, Exit::Usage);
+            assert!(refused.message().contains(&format!("add --db {}", dir.display())), "{refused:?}");
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Load {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let family = session.family()?;
         let started = host::now();
-        let mut input = self.open()?;
+        let mut input = self.open(session)?;
         let progress = Progress::new(input.total);
         let mut loader = Loader::new(session, &family, Limits::default())?;
         let left = || input.total.map_or(0, |total| total.saturating_sub(input.read.get()));
@@ -101,7 +101,7 @@ impl Load {
         Ok(Exit::Done)
     }
 
-    fn open(&self) -> Outcome<Input> {
+    fn open(&self, session: &Session) -> Outcome<Input> {
         let path = self.file.as_deref().filter(|path| *path != Path::new("-"));
         let Some(format) = self.format.or_else(|| path.and_then(Format::of)) else {
             let name = path.map_or("the standard input".to_owned(), |path| path.display().to_string());
@@ -110,7 +110,10 @@ impl Load {
         };
         self.check_options(format)?;
         let (input, total): (Box<dyn Read>, _) = match path {
-            None => (Box::new(io::stdin()), None),
+            None => {
+                session.check_input()?;
+                (Box::new(io::stdin()), None)
+            }
             Some(path) => {
                 // Windows refuses to open it.
                 if path.is_dir() {

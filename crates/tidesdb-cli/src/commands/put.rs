@@ -42,7 +42,10 @@ impl Put {
         }
         let value = match &self.value {
             Some(value) => session.bytes(value)?,
-            None => read_value(&mut io::stdin().lock())?.into(),
+            None => {
+                session.check_input()?;
+                read_value(&mut io::stdin().lock())?.into()
+            }
         };
         let family = session.family()?;
         let mut batch = WriteBatch::new();
@@ -58,6 +61,10 @@ impl Put {
 impl Put {
     /// Sets the key to the content of the file at `path`, in constant memory.
     fn stream(&self, session: &Session, key: &[u8], path: &Path) -> Outcome {
+        let is_input = path.as_os_str() == "-";
+        if is_input {
+            session.check_input()?;
+        }
         let mut writer = session.family()?.value_writer(key)?;
         if let Some(ttl) = self.ttl {
             writer = writer.ttl(ttl);
@@ -66,7 +73,7 @@ impl Put {
             writer = writer.sync(mode);
         }
         let failed = |e: &io::Error| Failure::file("read", path, e);
-        let (mut source, total): (Box<dyn Read>, _) = match path.as_os_str() == "-" {
+        let (mut source, total): (Box<dyn Read>, _) = match is_input {
             true => (Box::new(io::stdin().lock()), None),
             false => {
                 let file = host::open(path).map_err(|e| failed(&e))?;

@@ -157,6 +157,7 @@ fn prompt(session: &Session) -> String {
 /// Runs lines until the end or the first failure. The exit code is that of the last command. The program at the other end of the pipe may
 /// wait for an answer before it sends the next line.
 fn run_script(mut session: Session, input: &mut dyn BufRead, out: &mut Out<'_>) -> Outcome {
+    session.is_script = true;
     let mut last = Exit::Done;
     let mut lines = Lines::new(input);
     loop {
@@ -171,12 +172,38 @@ fn run_script(mut session: Session, input: &mut dyn BufRead, out: &mut Out<'_>) 
         }
         let line = std::str::from_utf8(&lines.line).map_err(|_| Failure::usage(NO_TEXT).next(ANY_BYTES));
         let ran = line.and_then(|line| run_line(&mut session, line, out));
-        match ran.map_err(|e| e.at(&format!("line {}", lines.number)))? {
-            Next::Line(exit) => last = exit,
-            Next::End => return Ok(last),
+        let told = ran.and_then(|next| Ok(io::Write::flush(out).map(|()| next)?));
+        let number = lines.number;
+        match told {
+            Ok(Next::Line(exit)) => last = exit,
+            Ok(Next::End) => return Ok(last),
+            Err(e) if e.is_hangup() && has_commands(&mut lines) => return Err(hangup(number)),
+            Err(e) => return Err(e.at(&format!("line {number}"))),
         }
-        io::Write::flush(out)?;
     }
+}
+
+/// Returns whether a command is left in `lines`.
+fn has_commands<R: BufRead>(lines: &mut Lines<R>) -> bool {
+    loop {
+        match lines.advance() {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(_) => return true,
+        }
+        match lines.line.trim_ascii() {
+            b"" | [b'#', ..] => {}
+            b"quit" | b"exit" => return false,
+            _ => return true,
+        }
+    }
+}
+
+/// A reader that leaves early is no failure of a command that only prints, but the lines after it may write.
+fn hangup(line: u64) -> Failure {
+    Failure::failed("the reader of the output has gone; the lines after this one were not run")
+        .at(&format!("line {line}"))
+        .next("read the output to its end, or send it to a file")
 }
 
 /// Runs one line.

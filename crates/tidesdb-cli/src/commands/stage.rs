@@ -50,8 +50,14 @@ impl Stage {
     pub(super) fn try_run(&self, words: &[&str], terminal: bool) -> Result<(Exit, String), Failure> {
         let line = Line::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
         let path = self.dir.path().join("db");
-        let session =
-            Session { db: self.db.clone(), path, common: line.common, access: Access::Write, beside: None };
+        let session = Session {
+            db: self.db.clone(),
+            path,
+            common: line.common,
+            access: Access::Write,
+            beside: None,
+            is_script: false,
+        };
         let mut bytes = Vec::new();
         let exit = line.verb.run(&session, &mut Out::new(&mut bytes, terminal))?;
         Ok((exit, String::from_utf8(bytes).unwrap()))

@@ -62,7 +62,7 @@ impl<R: BufRead> CsvRows<R> {
 
     fn find_columns(&mut self) -> Result<Places, RowError> {
         if self.columns.header
-            && let Some(header) = self.records.advance()?
+            && let Some(header) = self.records.advance().map_err(unfit_header)?
         {
             self.header = header.clone();
             self.width = Some(header.len());
@@ -152,6 +152,14 @@ impl<R: BufRead> Rows for CsvRows<R> {
             .expiry
             .map_or(Ok(0), |at| parse_expiry(field(at)?).map_err(|why| RowError::Bad { line, why }))?;
         Ok(Some(Row { line, key, value, expiry }))
+    }
+}
+
+/// A malformed header is no row that can be skipped: the next row would be taken for the header.
+fn unfit_header(e: RowError) -> RowError {
+    match e {
+        RowError::Bad { line, why } => RowError::Unfit(format!("the header, line {line}: {why}")),
+        e => e,
     }
 }
 
@@ -254,6 +262,17 @@ mod tests {
                 .contains(r#"no column "key"; the header names "name", "country""#)
         );
         assert!(unfit("a,b\n", columns("x", "", false)).contains("numbers from 1"));
+    }
+
+    /// With `--skip-bad` the first row was taken for the header, and lost.
+    #[test]
+    fn a_malformed_header_ends_the_load() {
+        for (text, line) in
+            [("\"key\"x,value\na,1\nb,2\n", 1), ("\nkey,va\"lue\na,1\n", 2), ("key,\"value\na,1\n", 1)]
+        {
+            let why = unfit(text, Columns::default());
+            assert!(why.starts_with(&format!("the header, line {line}: ")) && why.contains("quote"), "{why}");
+        }
     }
 
     /// Of two columns of one name the first one was lost.

@@ -96,6 +96,11 @@ fn a_csv_file_that_is_none_is_refused_with_its_line() {
         stage.run(&["delete", "c"]);
         stage.run(&["delete", "d"]);
     }
+    // The row after a malformed header was taken for the header, and was lost.
+    std::fs::write(stage.path("in.csv"), "\"key\"x,value\nkey,value\na,1\n").unwrap();
+    let (code, _, err) = stage.run(&["load", "in.csv", "--skip-bad"]);
+    assert!(code == 2 && err.contains("in.csv: the header, line 1: "), "{code}: {err}");
+    assert_eq!(stage.ok(&["scan"]), "");
     std::fs::write(stage.path("in.csv"), "id,x,x\n1,2,3\n").unwrap();
     let (code, _, err) = stage.run(&["load", "in.csv", "--key", "id"]);
     assert!(code == 2 && err.contains("two columns are named \"x\""), "{err}");
@@ -195,6 +200,58 @@ fn the_shell_answers_a_pipe_line_by_line() {
     assert!(output.status.code() == Some(2) && err.contains("line 2: ") && err.contains("\\xHH"), "{err}");
 }
 
+/// A command that reads the standard input waited for ever for what the shell held, with the database locked.
+#[test]
+fn a_script_is_not_the_input_of_its_commands() {
+    let stage = Stage::new();
+    std::fs::write(stage.path("value"), "v").unwrap();
+    for line in ["put k", "put k --file -", "load --format tsv", "load - --format csv"] {
+        let mut shell = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+        let script = format!("put a --file value\n{line}\nput b 1\n");
+        shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        let has_ended = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            shell.try_wait().unwrap().is_some()
+        };
+        if !(0..600).any(has_ended) {
+            shell.kill().unwrap();
+            panic!("{line}: the shell does not end");
+        }
+        let output = shell.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2), "{line}: {err}");
+        assert!(err.contains("line 2: the standard input is the script"), "{line}: {err}");
+        assert_eq!(stage.ok(&["scan"]), "a\tv\n", "{line}");
+    }
+}
+
+/// The rest of a script was not run, with exit code 0.
+#[test]
+fn a_script_whose_reader_goes_away_fails_if_commands_are_left() {
+    let stage = Stage::new();
+    for (script, code) in [
+        ("put a 1\nscan\nput b 2\n", 3),
+        ("scan\n\n# a comment\nsync\n", 3),
+        ("put a 1\nscan\n", 0),
+        ("scan\n\n# a comment\nquit\nput b 2\n", 0),
+    ] {
+        let mut shell = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+        drop(shell.stdout.take());
+        shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        let output = shell.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{script}: {err}");
+        let line = script.lines().position(|line| line == "scan").unwrap() + 1;
+        assert_eq!(
+            err.contains(&format!("error: line {line}: the reader of the output")),
+            code == 3,
+            "{err}"
+        );
+        assert_eq!(err.is_empty(), code == 0, "{err}");
+        assert_eq!(stage.ok(&["scan"]), "a\t1\n");
+    }
+}
+
 /// `levels fruit.db` worked, and `stats fruit.db` was an unexpected argument.
 #[test]
 #[cfg(unix)]
@@ -238,7 +295,13 @@ fn a_folder_that_cannot_be_made_is_named_with_the_reason() {
 #[test]
 fn a_foreign_folder_stays_as_it_is() {
     let stage = Stage::new();
-    for content in [&[][..], &["notes.txt"]] {
+    // Tables that were exported, and backups, are no database either.
+    for content in [
+        &[][..],
+        &["notes.txt"],
+        &["part-000001.klog", "part-000001.klog.vlog"],
+        &["backup.000001.000000.klog", "backup.000001.000001.vlog", "backup.index", "backup.probe"],
+    ] {
         let _ = std::fs::remove_dir_all(stage.path("foreign"));
         std::fs::create_dir(stage.path("foreign")).unwrap();
         content.iter().for_each(|name| std::fs::write(stage.path("foreign").join(name), "mine").unwrap());
@@ -267,6 +330,30 @@ fn a_foreign_folder_stays_as_it_is() {
         }
     }
     assert!(!stage.path("copy").exists());
+    // What is left there is a store: a database among its objects would end its use.
+    for words in [&["put", "a", "1"][..], &["shell"], &["families", "create", "x"]] {
+        let (code, _, err) = stage.run(&[words, &["--db", "foreign"]].concat());
+        assert!(code == 2 && err.contains("foreign is a store of backups"), "{words:?}: {code} {err}");
+        assert_eq!(stage.names("foreign").len(), 4, "{words:?}");
+    }
+    std::fs::write(stage.path("in.tsv"), "a\t1\n").unwrap();
+    let (code, _, err) = stage.run(&["load", "in.tsv", "--db", "foreign"]);
+    assert!(code == 2 && err.contains("foreign is a store of backups"), "{code} {err}");
+}
+
+/// `inspect` showed the file of the same name of another database.
+#[test]
+fn a_file_of_another_database_is_not_inspected() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1"]);
+    stage.ok(&["put", "b", "2", "--db", "other"]);
+    let (code, _, err) = stage.run(&["inspect", "table", "other/000001.klog"]);
+    assert!(code == 2 && err.contains("other/000001.klog is not in the database"), "{code} {err}");
+    assert!(err.contains("add --db other"), "{err}");
+    for path in ["db/000001.klog", "db/../db/1", "000001.klog", "1"] {
+        stage.ok(&["inspect", "table", path]);
+    }
+    stage.ok(&["inspect", "table", "other/000001.klog", "--db", "other"]);
 }
 
 fn damage_value(path: &Path) {

@@ -214,7 +214,7 @@ fn step(loader: &mut Loader<'_>, rows: std::ops::Range<u64>) {
 fn session(stage: &Stage) -> Session {
     let path = stage.dir.path().join("db");
     let (db, common) = (stage.db.clone(), crate::session::Common::default());
-    Session { db, path, common, access: crate::session::Access::Write, beside: None }
+    Session { db, path, common, access: crate::session::Access::Write, beside: None, is_script: false }
 }
 
 /// As a long file whose rows come in any order: the result is that of batches.

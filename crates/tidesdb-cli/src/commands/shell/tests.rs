@@ -10,6 +10,7 @@ fn script(lines: &str) -> (Outcome, String, tempfile::TempDir) {
         common: Common::default(),
         access: Access::Write,
         beside: None,
+        is_script: false,
     };
     let mut bytes = Vec::new();
     let mut out = Out::new(&mut bytes, false);
