@@ -1,6 +1,6 @@
 //! `cargo xtask go`: the Go module in `bindings/go`: tests it with the installed C library, and measures it beside Pebble.
 
-use crate::cargo::{Done, said, shown, target, works};
+use crate::cargo::{DEV, Done, said, shown, target, works};
 use crate::install::{self, Shape};
 use crate::stages::{Outcome, Staged};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(crate) fn stage(root: &Path) -> Staged {
     if let Some(why) = hindrance() {
         return Ok(Outcome::Skipped(why));
     }
-    Go::new(root, None, &Shape::for_tests())?.test(&[], None, None)?;
+    Go::new(root, None, &Shape { profile: DEV, ..Shape::default() })?.test(&[], None, None)?;
     Ok(Outcome::Passed)
 }
 

@@ -50,11 +50,6 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Libraries that are built fast, with the assertions that tests want.
-    pub(crate) fn for_tests() -> Self {
-        Self { profile: DEV, ..Self::default() }
-    }
-
     /// Returns the name of the folder that Cargo builds into.
     fn built(&self) -> &str {
         if self.profile == DEV { "debug" } else { self.profile }

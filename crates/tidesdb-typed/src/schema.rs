@@ -79,8 +79,8 @@ impl<V: Value> Schema<V> {
     ) -> Result<()> {
         let encoded = self.encode(value)?;
         if !self.indexes.is_empty() {
-            let (old, new) = (self.read(tx, key)?, self.stored(&encoded)?);
-            self.change_indexes(tx, key, old.as_ref(), Some((V::to_ref(&new), expiry)))?;
+            let old = self.read(tx, key)?;
+            self.change_indexes(tx, key, old.as_ref(), Some((&encoded, expiry)))?;
         }
         Ok(tx.put_expiring(&self.family, key, encoded, expiry)?)
     }
@@ -104,10 +104,7 @@ impl<V: Value> Schema<V> {
     ) -> Result<Option<V::Owned>> {
         let encoded = self.encode(value)?;
         let old = self.read(tx, key)?;
-        if !self.indexes.is_empty() {
-            let new = self.stored(&encoded)?;
-            self.change_indexes(tx, key, old.as_ref(), Some((V::to_ref(&new), expiry)))?;
-        }
+        self.change_indexes(tx, key, old.as_ref(), Some((&encoded, expiry)))?;
         tx.put_expiring(&self.family, key, encoded, expiry)?;
         Ok(old)
     }
@@ -135,14 +132,14 @@ impl<V: Value> Schema<V> {
         Ok(())
     }
 
-    /// Replaces the index entries of the row `key`, which has the value `old`, by those of `new`, a value and its expiry. Entries expire
+    /// Replaces the index entries of the row `key`, which has the value `old`, by those of `new`, an encoded value and its expiry. Entries expire
     /// with their row.
     fn change_indexes(
         &self,
         tx: &mut Transaction,
         key: &[u8],
         old: Option<&V::Owned>,
-        new: Option<(V::Ref<'_>, Option<SystemTime>)>,
+        new: Option<(&[u8], Option<SystemTime>)>,
     ) -> Result<()> {
         if self.indexes.is_empty() {
             return Ok(());
@@ -151,12 +148,13 @@ impl<V: Value> Schema<V> {
             return Err(Error::WeakIsolation { table: self.table });
         }
         let expiry = new.and_then(|(_, expiry)| expiry);
+        let new = new.map(|(encoded, _)| self.stored(encoded)).transpose()?;
         // An index entry of both the old and the new value is not written again if it already expires at the same time as the
         // new row.
         let stays = new.is_some() && old.is_some() && expiry_of(tx, &self.family, key)? == Some(expiry);
         for open in &self.indexes {
             let before = old.map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));
-            let after = new.map_or(Vec::new(), |(value, _)| open.index.keys(value));
+            let after = new.as_ref().map_or(Vec::new(), |new| open.index.keys(V::to_ref(new)));
             for index_key in before.iter().filter(|key| after.binary_search(key).is_err()) {
                 let entry = open.entry(index_key, key).0;
                 // The row, and so its entry, may have expired since it was read; then another row may have it.

@@ -157,17 +157,23 @@ static void damage_values(void)
     CHECK(fclose(file) == 0);
 }
 
-/* Regression test: a read that failed in the middle returned what it had, as at the end of the value. */
-static void a_read_that_fails_is_no_short_one(void)
+/* Opens a database whose value "film" has `size` bytes and is damaged. */
+static db_t *open_damaged(size_t size)
 {
-    const size_t size = 6 << 20;
     struct shop shop = open_shop();
     tidesdb_x_value_writer_t *writer = write_value(shop.cf, "film", size);
     OK(tidesdb_x_value_writer_commit(writer, NULL));
     tidesdb_x_value_writer_free(writer);
     close_db(shop.db);
     damage_values();
-    db_t *db = open_at("db");
+    return open_at("db");
+}
+
+/* Regression test: a read that failed in the middle returned what it had, as at the end of the value. */
+static void a_read_that_fails_is_no_short_one(void)
+{
+    const size_t size = 6 << 20;
+    db_t *db = open_damaged(size);
     cf_t *cf = family(db, "f");
     tidesdb_x_value_reader_t *reader = NULL;
     uint8_t *all = malloc(size), piece[16];
@@ -189,13 +195,7 @@ static void a_read_that_fails_is_no_short_one(void)
 static void a_full_buffer_needs_no_further_piece(void)
 {
     const size_t size = 6 << 20, piece = 1 << 20;
-    struct shop shop = open_shop();
-    tidesdb_x_value_writer_t *writer = write_value(shop.cf, "film", size);
-    OK(tidesdb_x_value_writer_commit(writer, NULL));
-    tidesdb_x_value_writer_free(writer);
-    close_db(shop.db);
-    damage_values();
-    db_t *db = open_at("db");
+    db_t *db = open_damaged(size);
     tidesdb_x_value_reader_t *reader = NULL;
     uint8_t *all = malloc(size);
     size_t n = 0, whole = 0;

@@ -187,7 +187,7 @@ fn a_killed_create_leaves_whole_generations() {
         db.put(n.to_string(), noise(n, 100_000)).unwrap();
     }
     db.close().unwrap();
-    let mut killed = 0;
+    let (mut killed, mut has_any) = (0, false);
     for n in 0..20u64 {
         stage.ok(&["put", "round", &n.to_string()]);
         let words = ["generations", "create", "--store", "store", "--prove", "--rate", "20MiB"];
@@ -197,7 +197,14 @@ fn a_killed_create_leaves_whole_generations() {
         killed += u32::from(!child.wait().unwrap().success());
         if stage.path("store").exists() {
             let run = stage.run(&["generations", "verify", "--store", "store"]);
-            assert!(run.code == 0 || run.err.contains("no generations"), "{} {}", run.code, run.err);
+            // The first ones may have been killed before there was a generation; afterwards none may be lost.
+            assert!(
+                run.code == 0 || !has_any && run.err.contains("no generations"),
+                "{} {}",
+                run.code,
+                run.err
+            );
+            has_any |= run.code == 0;
         }
     }
     assert!(killed > 5, "{killed}");
