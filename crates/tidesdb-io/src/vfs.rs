@@ -198,8 +198,9 @@ pub trait SharedMap: Send + Sync + Debug {
     /// unspecified bytes, but never cause undefined behaviour. A range outside the mapping fails with
     /// `InvalidInput`.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes the pages of a range present and writable, so that later writes do not fault.
-    fn populate(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Tells the system that the map is written in order from now on. A new map is expected to be hardly written: a write brings in
+    /// the page that it needs, not the many pages behind it.
+    fn expect_order(&self);
     /// Unmaps the pages from the process but keeps their bytes in the system's page cache. A later write faults
     /// them in again.
     fn release(&self) -> io::Result<()>;

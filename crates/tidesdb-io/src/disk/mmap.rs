@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::system::{self, Handle, Mapping};
+use crate::system::{Handle, Mapping};
 use crate::vfs::for_reading;
 use crate::{Advice, File, SharedMap};
 
@@ -26,7 +26,9 @@ pub(super) struct RealSharedMap(Mapping);
 impl RealSharedMap {
     /// Maps `[0, len)`, which must not be empty and must lie inside the file.
     pub(super) fn new(file: &Handle, len: u64) -> io::Result<Self> {
-        Mapping::new(file, len, true).map(Self)
+        let map = Mapping::new(file, len, true)?;
+        map.expect_order(false);
+        Ok(Self(map))
     }
 
     /// Returns the range as indices, or an error if it is not inside the map.
@@ -153,19 +155,8 @@ impl SharedMap for RealSharedMap {
         Ok(())
     }
 
-    fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let (start, end) = self.range(offset, len)?;
-        if start == end {
-            return Ok(());
-        }
-        let page = system::page_bytes();
-        let start = start / page * page;
-        if !self.0.populate(start, end - start)? {
-            for word in self.words()[start / WORD..end.div_ceil(WORD)].iter().step_by(page / WORD) {
-                word.fetch_or(0, Ordering::Relaxed);
-            }
-        }
-        Ok(())
+    fn expect_order(&self) {
+        self.0.expect_order(true);
     }
 
     fn release(&self) -> io::Result<()> {

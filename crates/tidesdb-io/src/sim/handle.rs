@@ -560,10 +560,7 @@ impl SharedMap for SimMap {
         })
     }
 
-    fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.disk
-            .call(OpKind::Populate, &self.label, (offset, len), |state, _| self.check(state, offset, len))
-    }
+    fn expect_order(&self) {} // the disk has no pages
 
     fn release(&self) -> io::Result<()> {
         Ok(()) // the map holds no memory of its own

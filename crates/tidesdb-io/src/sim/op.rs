@@ -48,8 +48,6 @@ pub enum OpKind {
     MapRead,
     /// [`SharedMap::write`](crate::SharedMap::write).
     MapWrite,
-    /// [`SharedMap::populate`](crate::SharedMap::populate).
-    Populate,
     /// [`File::advise`](crate::File::advise).
     Advise,
 }

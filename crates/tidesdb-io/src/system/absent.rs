@@ -23,11 +23,9 @@ pub(crate) fn start_writing(_file: &Handle, _offset: u64, _len: u64) -> io::Resu
     Ok(())
 }
 
-/// Returns false: maps are never writable here.
+/// Does nothing: maps are never writable here.
 #[cfg(unix)]
-pub(super) fn populate(_map: &Mapping, _start: usize, _len: usize) -> io::Result<bool> {
-    Ok(false)
-}
+pub(super) fn expect_order(_map: &Mapping, _in_order: bool) {}
 
 /// Does nothing: maps are never writable here.
 #[cfg(unix)]

@@ -14,7 +14,7 @@ pub(crate) use super::absent::{
     advise_huge, anonymous_bytes, heap, is_cached, process, process_now, read_cached_at, start_writing,
     trim_heap,
 };
-pub(super) use super::absent::{populate, release};
+pub(super) use super::absent::{expect_order, release};
 pub(super) use super::posix::{disable_read_ahead, space};
 pub(crate) use super::posix::{dont_need, sync_all, sync_data, will_need};
 pub(crate) use super::sysctl::random;

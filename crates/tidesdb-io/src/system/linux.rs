@@ -124,18 +124,12 @@ fn shares_blocks(file: &Handle) -> bool {
     retry_on_intr(ask).map_or(true, |geometry| geometry.flags & XFS_REFLINK != 0)
 }
 
-/// See [`Mapping::populate`].
-pub(super) fn populate(map: &Mapping, start: usize, len: usize) -> io::Result<bool> {
-    // SAFETY: the range lies in the mapping, which is live; populating pages changes no byte of them.
-    let populate = || unsafe {
-        rustix::mm::madvise(map.base().as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite)
-    };
-    match retry_on_intr(populate) {
-        Ok(()) => Ok(true),
-        // Kernels before 5.14 do not support this advice.
-        Err(Errno::INVAL) => Ok(false),
-        Err(e) => Err(e.into()),
-    }
+/// See [`Mapping::expect_order`]. In order, a fault reads as far ahead as the device is set to (`read_ahead_kb`: 128 KiB usually, MiBs on
+/// some), which clears that memory for a file that was only allocated.
+pub(super) fn expect_order(map: &Mapping, in_order: bool) {
+    let advice = if in_order { Advice::Normal } else { Advice::Random };
+    // SAFETY: the range is the whole mapping, which is live; this advice changes no byte of it. A refusal is harmless.
+    let _ = unsafe { rustix::mm::madvise(map.base().as_ptr().cast(), map.len(), advice) };
 }
 
 /// See [`Mapping::release`].

@@ -18,7 +18,7 @@ pub(crate) use super::absent::{
     advise_huge, anonymous_bytes, heap, is_cached, process, process_now, read_cached_at, start_writing,
     trim_heap,
 };
-pub(super) use super::absent::{populate, release};
+pub(super) use super::absent::{expect_order, release};
 pub(crate) use super::sysctl::random;
 pub(crate) use super::write_then_sync as write_durably_at;
 

@@ -339,11 +339,9 @@ impl Mapping {
         self.len
     }
 
-    /// Makes the pages of a range, which begins with a page and lies in the map, present and writable. Returns false if the system
-    /// cannot.
-    pub(crate) fn populate(&self, start: usize, len: usize) -> io::Result<bool> {
-        debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.len), "the range lies in the map");
-        own::populate(self, start, len)
+    /// Says whether the map is accessed in order from now on, so that a page fault may bring in the pages behind its own.
+    pub(crate) fn expect_order(&self, in_order: bool) {
+        own::expect_order(self, in_order);
     }
 
     /// Unmaps the pages and keeps their bytes in the page cache. A later access maps them again.

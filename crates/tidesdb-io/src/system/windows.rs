@@ -643,7 +643,7 @@ impl Mapping {
         match *self {}
     }
 
-    pub(crate) fn populate(&self, _start: usize, _len: usize) -> io::Result<bool> {
+    pub(crate) fn expect_order(&self, _in_order: bool) {
         match *self {}
     }
 

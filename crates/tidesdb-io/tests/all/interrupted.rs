@@ -63,7 +63,7 @@ fn make_all_calls(folder: &Path) {
     again.is_cached(0).unwrap();
     again.without_descriptor().unwrap();
     if let Some(map) = file.map_shared(8192).unwrap() {
-        map.populate(0, 8192).unwrap();
+        map.expect_order();
         map.release().unwrap();
     }
     let mut names = dir.list().unwrap();

@@ -59,7 +59,6 @@ fn a_crash_fails_its_call_and_all_later_ones() {
         file.without_descriptor().map(drop),
         file.advise(Advice::DontNeed, 0, 0),
         map.write(0, b"x"),
-        map.populate(0, 1),
         dir.create_new("b", 0).map(drop),
         dir.open("a", Access::Read).map(drop),
         dir.rename("a", "b"),
@@ -128,7 +127,6 @@ fn each_call_can_fail_with_each_errno() {
         OpKind::OpenDir,
         OpKind::MakeDir,
         OpKind::MapWrite,
-        OpKind::Populate,
     ];
     for kind in kinds {
         for number in [errno::EIO, errno::ENOSPC, errno::EDQUOT, errno::EMFILE, errno::ENFILE, errno::EINTR] {
@@ -158,7 +156,6 @@ fn each_call_can_fail_with_each_errno() {
                 OpKind::OpenDir => sim.open_dir(Path::new("/db"), false).map(drop),
                 OpKind::MakeDir => sim.open_dir(Path::new("/made"), true).map(drop),
                 OpKind::MapWrite => map.write(0, b"x"),
-                OpKind::Populate => map.populate(0, 1),
             };
             assert_eq!(raw(run()), Some(number), "{kind:?}");
             assert_eq!(sim.struck(id), 1);

@@ -15,7 +15,8 @@ use crate::{Error, Result};
 /// Longer records are written by a system call, which copies faster than page faults do.
 const MAPPED_BYTES_MAX: usize = 4 * 1024;
 
-/// First allocation of a log, and the smallest one in advance when the disk is nearly full.
+/// First allocation of a log, and the smallest one in advance when the disk is nearly full. A log that needs no more than that may be one
+/// of many idle databases: the system reads nothing ahead for it.
 pub(super) const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// A segment open for writing. Writers use disjoint ranges.
@@ -131,6 +132,9 @@ impl Draft {
         let map =
             || self.file.map_shared(self.header.file_bytes()).map_err(|e| Error::io("map", &self.temp, e));
         let map = if mapped { map()? } else { None };
+        if let Some(map) = map.as_ref().filter(|_| self.backed > PIECE_BYTES_MIN) {
+            map.expect_order();
+        }
         let name = files::wal(WalId(self.header.id));
         dir.rename(&self.temp, &name).map_err(|e| Error::io("rename", &self.temp, e))?;
         Ok(map)
@@ -168,6 +172,9 @@ impl Segment {
     /// the blocks that are missing. One caller at a time.
     pub(super) fn back(&self, needed: u64, most: u64) -> Result<()> {
         let (allocated, end) = (self.allocated.load(SeqCst), most.min(self.header.file_bytes()));
+        if let Some(map) = &self.map {
+            map.expect_order(); // the first piece is used up
+        }
         if end <= allocated {
             self.backed.store(end, SeqCst);
             return Ok(());
