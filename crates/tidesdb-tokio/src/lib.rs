@@ -171,15 +171,14 @@ impl Committer {
 /// Commits what is queued, group by group, until the last [`Committer`] is gone.
 fn work(db: &Db, queue: &Receiver<Request>) {
     while let Ok(first) = queue.recv() {
-        let group: Vec<Request> = std::iter::once(first).chain(queue.try_iter()).take(GROUP_MAX).collect();
-        commit_group(db, group);
+        // Each is committed as it is taken, so one that arrives meanwhile joins the group.
+        commit_group(db, std::iter::once(first).chain(queue.try_iter()).take(GROUP_MAX));
     }
 }
 
 /// Commits a group in its order and makes it durable. Each task gets the result of its own batch.
-fn commit_group(db: &Db, group: Vec<Request>) {
-    let commit = |(fill, done): Request| (commit_one(db, fill), done);
-    let committed: Vec<_> = group.into_iter().map(commit).collect();
+fn commit_group(db: &Db, group: impl Iterator<Item = Request>) {
+    let committed: Vec<_> = group.map(|(fill, done)| (commit_one(db, fill), done)).collect();
     // An empty commit in mode `Full` makes all commits before it durable.
     let synced = write(db, &mut WriteBatch::new(), SyncMode::Full);
     let durable_end = if synced.is_ok() { SeqNo::MAX } else { db.stats().durable_end };

@@ -1,8 +1,11 @@
-//! What all stores of one group share: the snapshots that are received and installed, and whether the group was removed.
+//! What all stores of one group share: the committed index on its way to the disk, the snapshots that are received and installed, and whether
+//! the group was removed.
 
 use crate::keys::Group;
+use std::fmt::{self, Debug};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use tidesdb::{Error, Result};
 use tokio::sync::watch;
 
@@ -19,12 +22,23 @@ pub(crate) struct Installs {
     machine: u64,
 }
 
+/// A commit of the committed index that may not be durable yet.
+struct Saving(Pin<Box<dyn Future<Output = Result<()>> + Send>>);
+
+impl Debug for Saving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Saving").finish_non_exhaustive()
+    }
+}
+
 /// State of a group in this process.
 #[derive(Debug)]
 pub(crate) struct Life {
     installs: watch::Sender<Installs>,
     /// Number of the log that may write.
     log: AtomicU64,
+    /// The newest committed index that nothing was applied by. The locked calls of a log and a state machine check that they are the last ones.
+    saving: Mutex<Option<Saving>>,
     /// Held for reading by writes of state machines, which their successors and a removal wait for.
     writes: RwLock<()>,
 }
@@ -34,6 +48,7 @@ impl Life {
         Self {
             installs: watch::Sender::new(Installs::default()),
             log: AtomicU64::new(0),
+            saving: Mutex::default(),
             writes: RwLock::new(()),
         }
     }
@@ -47,7 +62,7 @@ impl Life {
 
     /// Refuses all writes of this part that was made before. Returns the number of the next one.
     fn begin(&self, part: Part) -> u64 {
-        match part {
+        let number = match part {
             Part::Log => self.log.fetch_add(1, Ordering::SeqCst) + 1,
             Part::Machine => {
                 let mut number = 0;
@@ -57,7 +72,13 @@ impl Life {
                 });
                 number
             }
-        }
+        };
+        *self.saving() = None;
+        number
+    }
+
+    fn saving(&self) -> MutexGuard<'_, Option<Saving>> {
+        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait(&self) {
@@ -116,6 +137,30 @@ impl Member {
     /// Waits for the writes of earlier state machines that run.
     pub(crate) fn wait_for_earlier(&self) {
         self.life.wait();
+    }
+
+    /// Begins the commit of a committed index, which takes the place of an older one. An error if this log may not write.
+    pub(crate) fn save_committed<F>(&self, save: impl FnOnce() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let mut newest = self.life.saving();
+        self.check()?;
+        *newest = Some(Saving(Box::pin(save())));
+        Ok(())
+    }
+
+    /// Waits until the newest committed index is durable. An error if this state machine may not write: the index may be that of another one.
+    pub(crate) async fn committed(&self) -> Result<()> {
+        let newest = {
+            let mut newest = self.life.saving();
+            self.check()?;
+            newest.take()
+        };
+        match newest {
+            Some(Saving(saved)) => saved.await,
+            None => Ok(()),
+        }
     }
 
     /// Returns what tells of changes of the snapshots.

@@ -95,8 +95,8 @@ impl<C: GroupTypes> LogStore<C> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits what `fill` puts into a batch, durably, after all earlier calls.
-    async fn commit<F>(&self, fill: F) -> Result<()>
+    /// Commits what `fill` puts into a batch, durably, after all earlier calls. It is handed over at once, before the future is polled.
+    fn commit<F>(&self, fill: F) -> impl Future<Output = Result<()>> + Send + use<C, F>
     where
         F: FnOnce(&mut WriteBatch, &Family) -> Result<()> + Send + 'static,
     {
@@ -105,7 +105,8 @@ impl<C: GroupTypes> LogStore<C> {
             member.check()?;
             fill(batch, &log)
         };
-        self.shared.committer.commit_with(filled).await.map(drop)
+        let committed = self.shared.committer.commit_with(filled);
+        async move { committed.await.map(drop) }
     }
 
     /// Makes durable what can be read. A process that ended may have left entries, and a vote, that were not synced: openraft takes what it finds
@@ -286,7 +287,11 @@ impl<C: GroupTypes> RaftLogStorage<C> for LogStore<C> {
     async fn read_vote(&mut self) -> Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
         let settled = self.settle().await;
         settled.map_err(|e| storage(ErrorSubject::Vote, ErrorVerb::Write, &e))?;
+        // A leader that starts again is elected again. openraft would let it go on in its term, with the committed index that it finds: a read
+        // by an older one than it gave out before it lost power (`get_read_log_id` does not wait) would miss a write.
         let read = self.note(VOTE, "a vote").await;
+        let read =
+            read.map(|vote: Option<Vote<C::NodeId>>| vote.map(|vote| Vote { committed: false, ..vote }));
         read.map_err(|e| storage(ErrorSubject::Vote, ErrorVerb::Read, &e))
     }
 
@@ -294,13 +299,18 @@ impl<C: GroupTypes> RaftLogStorage<C> for LogStore<C> {
         &mut self,
         committed: Option<LogId<C::NodeId>>,
     ) -> Result<(), StorageError<C::NodeId>> {
-        // Durable before anything is applied, so before a client gets an answer: a leader that starts again goes on in its term, and its reads
-        // trust this index. One that was behind let it serve a read without a write that it had acknowledged.
-        let saved = self.save_note(COMMITTED, "the committed index", &committed).await;
-        saved.map_err(|e| storage(ErrorSubject::Logs, ErrorVerb::Write, &e))
+        // Durable before anything is applied, so before a client gets an answer: the state machine waits for it. openraft appends meanwhile, and
+        // both share a sync.
+        let save = encode("the committed index", &committed).and_then(|value| {
+            let key = self.member.group.note(COMMITTED);
+            self.member.save_committed(|| self.commit(move |batch, log| batch.put(log, key, value)))
+        });
+        save.map_err(|e| storage(ErrorSubject::Logs, ErrorVerb::Write, &e))
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
+        let settled = self.settle().await;
+        settled.map_err(|e| storage(ErrorSubject::Logs, ErrorVerb::Write, &e))?;
         let read = self.note::<Option<LogId<C::NodeId>>>(COMMITTED, "the committed index").await;
         read.map(Option::flatten).map_err(|e| storage(ErrorSubject::Logs, ErrorVerb::Read, &e))
     }

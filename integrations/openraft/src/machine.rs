@@ -318,7 +318,10 @@ impl<C: GroupTypes, A: Application<C>> RaftStateMachine<C> for StateMachine<C, A
         I::IntoIter: OptionalSend,
     {
         let (inner, entries) = (Arc::clone(&self.inner), entries.into_iter().collect());
-        let applied = blocking(move || inner.apply(entries)).await;
+        let applied = match self.inner.member.committed().await {
+            Ok(()) => blocking(move || inner.apply(entries)).await,
+            Err(e) => Err(e),
+        };
         if applied.is_err() {
             self.inner.member.failed();
         }

@@ -12,6 +12,7 @@ use tidesdb::{Db, OpenOptions};
 use tidesdb_io::sim::{self, Fault, Image, SimDisk, errno};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
+mod committed;
 mod failures;
 mod removal;
 mod snapshots;
