@@ -102,7 +102,8 @@ impl Connector {
             own,
             raw: Raw { at, table },
             calls: Gate::default(),
-            folder: folder.to_owned(),
+            // A program may change its folder later.
+            folder: std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()),
             scratch: AtomicU64::new(0),
         })
     }

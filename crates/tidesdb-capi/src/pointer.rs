@@ -121,6 +121,24 @@ impl In<u8> {
     }
 }
 
+/// Longest key that [`with_copy`] copies without an allocation.
+const SHORT_KEY: usize = 64;
+
+/// Calls `seek` with a copy of `key`. The key may be one that the iterator has lent, which its move frees.
+#[inline]
+pub(crate) fn with_copy<R>(key: &[u8], seek: impl FnOnce(&[u8]) -> R) -> R {
+    let (mut short, long);
+    let copy = if key.len() <= SHORT_KEY {
+        short = [0; SHORT_KEY];
+        short[..key.len()].copy_from_slice(key);
+        &short[..key.len()]
+    } else {
+        long = key.to_vec();
+        &long
+    };
+    seek(copy)
+}
+
 impl In<c_char> {
     /// Returns a zero-terminated string.
     ///

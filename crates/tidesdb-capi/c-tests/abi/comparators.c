@@ -299,7 +299,8 @@ static void any_other_name_is_free(void)
 static struct {
     db_t *db;
     txn_t *txn;
-    int commit, close, flush, create;
+    int commit, close, flush, create, put, delete, single, hook, stats, found;
+    cf_t *other;
 } within;
 
 static int order_that_writes(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
@@ -310,6 +311,14 @@ static int order_that_writes(const uint8_t *a, size_t na, const uint8_t *b, size
         within.close = tidesdb_close(within.db);
         within.flush = tidesdb_purge(within.db);
         within.create = tidesdb_create_column_family(within.db, "more", &config);
+        within.put = tidesdb_txn_put(within.txn, within.other, B("x"), B("y"), 0);
+        within.delete = tidesdb_txn_delete(within.txn, within.other, B("x"));
+        within.single = tidesdb_txn_single_delete(within.txn, within.other, B("x"));
+        within.hook = tidesdb_cf_set_commit_hook(within.other, NULL, NULL);
+        /* These wait for locks that a thread may hold while it compares. */
+        tidesdb_stats_t *stats = NULL;
+        within.stats = tidesdb_get_stats(within.other, &stats);
+        within.found = tidesdb_get_column_family(within.db, "g") != NULL;
     }
     return by_context(a, na, b, nb, ctx);
 }
@@ -323,6 +332,7 @@ static void a_comparator_may_only_read(void)
     cf_t *cf = family_with(db, "f", &config), *other = family(db, "g");
     put(db, cf, "a", "1");
     within.db = db;
+    within.other = other;
     within.txn = begin_at(db, TDB_ISOLATION_SNAPSHOT);
     OK(tidesdb_txn_put(within.txn, other, B("k"), B("v"), 0));
     txn_t *outer = begin_at(db, TDB_ISOLATION_SNAPSHOT);
@@ -332,6 +342,12 @@ static void a_comparator_may_only_read(void)
     CHECK_INT(within.close, TDB_ERR_BUSY);
     CHECK_INT(within.flush, TDB_ERR_BUSY);
     CHECK_INT(within.create, TDB_ERR_BUSY);
+    CHECK_INT(within.put, TDB_ERR_BUSY);
+    CHECK_INT(within.delete, TDB_ERR_BUSY);
+    CHECK_INT(within.single, TDB_ERR_BUSY);
+    CHECK_INT(within.hook, TDB_ERR_BUSY);
+    CHECK_INT(within.stats, TDB_ERR_BUSY);
+    CHECK(!within.found);
     txn_t *later = within.txn;
     within.txn = NULL;
     commit(later);

@@ -393,6 +393,68 @@ static void an_iterator_outlives_the_end_of_its_transaction(void)
     close_db(db);
 }
 
+typedef int seek_fn(iter_t *iter, const uint8_t *key, size_t size);
+
+/* Seeks by bytes that the iterator has lent, and by a copy of them with another iterator. Both must come to the same row. */
+static void same_row(iter_t *lent_by, iter_t *other, seek_fn *seek, const uint8_t *lent, size_t size)
+{
+    static uint8_t copy[1024];
+    uint8_t *key = NULL, *expected = NULL;
+    size_t n = 0, n2 = 0;
+    CHECK(size <= sizeof copy);
+    memcpy(copy, lent, size);
+    int found = seek(other, copy, size);
+    CHECK_RC(seek(lent_by, lent, size), found);
+    if (found != TDB_SUCCESS) return;
+    OK(tidesdb_iter_key(lent_by, &key, &n));
+    OK(tidesdb_iter_key(other, &expected, &n2));
+    CHECK(n == n2 && memcmp(key, expected, n) == 0);
+}
+
+/* A move frees what the iterator has lent; the key of a seek is needed until it has ended. */
+static void a_seek_by_what_the_iterator_has_lent(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    char key[32], value[701];
+    for (int table = 0; table < 3; table++) {
+        for (int i = table; i < 300; i += 3) {
+            snprintf(key, sizeof key, "key%06d", i);
+            memset(value, 'x', sizeof value);
+            memcpy(value, key, 9); /* as a key it lies behind this row */
+            value[i % 2 ? 9 : 700] = 0; /* in the value log, or not */
+            put(db, cf, key, value);
+        }
+        if (table < 2) flush(cf);
+    }
+    txn_t *txn = begin(db);
+    iter_t *iter = iterate(txn, cf), *other = iterate(txn, cf);
+    for (int i = 0; i < 300; i += 7) {
+        for (int how = 0; how < 6; how++) {
+            uint8_t *row = NULL, *its = NULL;
+            size_t n = 0, size = 0;
+            snprintf(key, sizeof key, "key%06d", i);
+            OK(tidesdb_iter_seek(iter, B(key)));
+            if (how % 3 == 2) (void)tidesdb_iter_next(iter), OK(tidesdb_iter_prev(iter));
+            OK(tidesdb_iter_key_value(iter, &row, &n, &its, &size));
+            seek_fn *seek = how < 3 ? tidesdb_iter_seek : tidesdb_iter_seek_for_prev;
+            if (how % 3 == 0) same_row(iter, other, seek, its, size);
+            else same_row(iter, other, seek, row, 4 + (size_t)(i + how) % 6);
+        }
+        /* Rows that are read ahead, by steps. */
+        OK(tidesdb_iter_seek_to_first(iter));
+        for (int steps = 0; steps < i % 40; steps++) OK(tidesdb_iter_next(iter));
+        uint8_t *row = NULL;
+        size_t n = 0;
+        OK(tidesdb_iter_key(iter, &row, &n));
+        same_row(iter, other, i % 2 ? tidesdb_iter_seek : tidesdb_iter_seek_for_prev, row, n - 1);
+    }
+    tidesdb_iter_free(iter);
+    tidesdb_iter_free(other);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
 const struct test iterator_tests[] = {
     TEST(an_iterator_begins_nowhere),
     TEST(forwards_and_backwards),
@@ -402,6 +464,7 @@ const struct test iterator_tests[] = {
     TEST(an_empty_family),
     TEST(iterator_arguments),
     TEST(an_iterator_outlives_the_end_of_its_transaction),
+    TEST(a_seek_by_what_the_iterator_has_lent),
     TEST(a_long_walk_over_many_tables),
     TEST(walks_that_read_ahead),
     TEST(walks_over_values_of_all_lengths),

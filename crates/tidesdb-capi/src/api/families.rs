@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use crate::abi::{Code, FamilyConfig, HookFn};
-use crate::callback::Context;
+use crate::callback::{self, Context};
 use crate::failure::{Answer, answer, answer_or};
 use crate::handle::Handle;
 use crate::memory;
@@ -85,6 +85,7 @@ pub extern "C" fn tidesdb_cf_set_commit_hook(
     context: *mut c_void,
 ) -> Code {
     answer(|| {
+        callback::not_in_order()?;
         let context = if function.is_some() { context } else { null_mut() };
         state::family(cf)?.set_hook(function, Context::new(context));
         Ok(())

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crate::abi::{Code, ERR_INVALID_ARGS, SUCCESS};
 use crate::failure::{StaticError, answer, answer_or, refuse};
 use crate::handle::{Handle, Window};
-use crate::pointer::{In, Out, tell};
+use crate::pointer::{In, Out, tell, with_copy};
 use crate::state::{self, ITERATORS, Iterator, To, moved, on};
 
 const NO_KEY: [&StaticError; 2] = [
@@ -41,15 +41,12 @@ pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek(iter: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| {
-        let key = key.key(key_size)?;
-        moved(iter, |iter| iter.go(To::AtOrAfter(key)))
-    })
+    answer(|| with_copy(key.key(key_size)?, |key| moved(iter, |iter| iter.go(To::AtOrAfter(key)))))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek_for_prev(iter: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| moved(iter, |iter| iter.go(To::AtOrBefore(key.key(key_size)?))))
+    answer(|| with_copy(key.key(key_size)?, |key| moved(iter, |iter| iter.go(To::AtOrBefore(key)))))
 }
 
 #[unsafe(no_mangle)]

@@ -24,7 +24,10 @@ pub extern "C" fn tidesdb_is_flushing(cf: Handle) -> c_int {
     if cf == Handle::NULL {
         return 0;
     }
-    answer_or(0, || Ok(c_int::from(state::family(cf)?.engine().stats().flushing)))
+    answer_or(0, || {
+        callback::not_in_order()?; // the figures are behind locks of merges
+        Ok(c_int::from(state::family(cf)?.engine().stats().flushing))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -32,7 +35,10 @@ pub extern "C" fn tidesdb_is_compacting(cf: Handle) -> c_int {
     if cf == Handle::NULL {
         return 0;
     }
-    answer_or(0, || Ok(c_int::from(state::family(cf)?.engine().stats().compacting)))
+    answer_or(0, || {
+        callback::not_in_order()?;
+        Ok(c_int::from(state::family(cf)?.engine().stats().compacting))
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@ use std::ptr::null;
 use tidesdb::{MachineMemory, StatInfo, StatValue};
 
 use crate::abi::{CacheStats, Code, DbStats, FamilyStats};
+use crate::callback;
 use crate::failure::{Answer, answer};
 use crate::handle::Handle;
 use crate::memory;
@@ -52,6 +53,7 @@ fn int(n: impl TryInto<c_int>) -> c_int {
 pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) -> Code {
     answer(|| {
         stats.check()?;
+        callback::not_in_order()?; // the figures are behind locks of merges
         let family = state::family(cf)?;
         let database = family.database()?;
         let of = family.engine().stats();
@@ -136,6 +138,7 @@ pub extern "C" fn tidesdb_free_stats(stats: Out<FamilyStats>) {
 pub extern "C" fn tidesdb_get_db_stats(db: Handle, stats: Out<DbStats>) -> Code {
     answer(|| {
         stats.check()?;
+        callback::not_in_order()?; // the figures are behind locks of merges
         let database = state::database(db)?;
         stats.set(totals(&database)?);
         Ok(())
@@ -194,6 +197,7 @@ fn totals(database: &Database) -> Answer<DbStats> {
 pub extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: Out<CacheStats>) -> Code {
     answer(|| {
         stats.check()?;
+        callback::not_in_order()?;
         let database = state::database(db)?;
         let all = database.engine()?.stats();
         let enabled = database.has_cache();

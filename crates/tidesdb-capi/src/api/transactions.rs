@@ -41,6 +41,7 @@ pub extern "C" fn tidesdb_txn_put(
     ttl: i64,
 ) -> Code {
     answer(|| {
+        callback::not_in_order()?;
         let (key, value) = (key.key(key_size)?, value.bytes(value_size)?);
         TRANSACTIONS.with(txn, |txn| txn.put(cf, key, value, ttl))
     })
@@ -49,6 +50,7 @@ pub extern "C" fn tidesdb_txn_put(
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_delete(txn: Handle, cf: Handle, key: In<u8>, key_size: usize) -> Code {
     answer(|| {
+        callback::not_in_order()?;
         let key = key.key(key_size)?;
         TRANSACTIONS.with(txn, |txn| txn.delete(cf, key, false))
     })
@@ -56,7 +58,10 @@ pub extern "C" fn tidesdb_txn_delete(txn: Handle, cf: Handle, key: In<u8>, key_s
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_single_delete(txn: Handle, cf: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| TRANSACTIONS.lend(txn)?.delete(cf, key.key(key_size)?, true))
+    answer(|| {
+        callback::not_in_order()?;
+        TRANSACTIONS.lend(txn)?.delete(cf, key.key(key_size)?, true)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -83,6 +83,8 @@ pub(crate) struct Database {
     orders: Orders,
     /// The families that callers asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>, { rank::C_FAMILIES }>,
+    /// The name of a family that is being made by a clone, whose settings are not stored yet. Changed with `families` locked.
+    cloning: Mutex<Option<String>, { rank::LEAF }>,
     /// The bytes written by each transaction. Entries of freed transactions are removed whenever the list has
     /// doubled.
     transactions: Mutex<Counted, { rank::C_TRANSACTIONS }>,
@@ -125,6 +127,7 @@ impl Database {
             orders: Orders::default(),
             committer: Committer::default(),
             families: Mutex::default(),
+            cloning: Mutex::default(),
             transactions: Mutex::default(),
             catalog: Mutex::default(),
             facts,
@@ -307,8 +310,12 @@ impl Database {
         if name == SETTINGS_FAMILY {
             return Err(told!(ERR_NOT_FOUND, "this family is reserved for the library"));
         }
+        callback::not_in_order()?; // a thread that holds `families` may wait for a lock of the one that compares
         let engine = self.engine()?;
         let mut families = self.families.lock();
+        if self.cloning.lock().as_deref() == Some(name) {
+            return Err(told!(ERR_NOT_FOUND, "the family is being made"));
+        }
         // Under the lock, which a drop takes after the engine has dropped the family. So a family that is found
         // here and given a handle is also found by the drop.
         let engine = engine.family(name)?;
@@ -388,7 +395,7 @@ impl Database {
         // A thread that asks for the family before its settings are stored waits here.
         let mut families = self.families.lock();
         let engine = engine.create_family(name, options)?;
-        self.keep_settings(&engine, &config)?;
+        self.keep_settings_of_new(&engine, &config)?;
         Ok(self.adopt(&mut families, engine, &config)?.0)
     }
 
@@ -405,8 +412,17 @@ impl Database {
         let _catalog = self.catalog.lock();
         let (_, from) = self.family(source)?;
         let config = FamilyConfig { commit_hook_fn: None, ..from.config() };
-        let engine = self.engine()?.clone_family(source, new)?;
-        self.keep_settings(&engine, &config)
+        let engine = self.engine()?;
+        let set_cloning = |name: Option<&str>| {
+            let _families = self.families.lock();
+            *self.cloning.lock() = name.map(str::to_owned);
+        };
+        // Not found by other threads until its settings are stored.
+        set_cloning(Some(new));
+        let made = engine.clone_family(source, new).map_err(Failure::from);
+        let kept = made.and_then(|made| self.keep_settings_of_new(&made, &config));
+        set_cloning(None);
+        kept
     }
 
     /// Renames a family; its handle stays valid.
@@ -507,6 +523,14 @@ impl Database {
         engine.default_family().put(&settings_key(family), text.as_bytes())?;
         engine.sync()?; // the settings must be as durable as the family, because they include its sync mode
         Ok(())
+    }
+
+    /// Stores the settings of a new family, or drops it: without them it would lack its sync mode.
+    fn keep_settings_of_new(&self, family: &tidesdb::Family, config: &FamilyConfig) -> Answer {
+        self.keep_settings(family, config).inspect_err(|_| {
+            let dropped = self.engine().map(|engine| engine.drop_family(&family.name()));
+            tracing::debug!(?dropped, "a family is dropped because its settings cannot be stored");
+        })
     }
 
     /// Returns the settings of a family: the stored ones, or those derived from the engine's options.

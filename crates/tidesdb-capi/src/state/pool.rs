@@ -74,15 +74,16 @@ pub(crate) fn end(handle: Handle) -> Answer {
     }
     transaction.rest();
     let database = transaction.database().handle();
-    let parked = Table::park(transaction);
-    let left = WAITING.try_with(|waiting| {
-        let Ok(mut waiting) = waiting.try_borrow_mut() else { return Some(parked) };
-        let oldest = (waiting.0.len() == WAITING_MAX).then(|| waiting.0.remove(0).1);
-        waiting.0.push((database, parked));
-        oldest
+    // Stays here if this thread is ending and has no list any more.
+    let mut left = Some(Table::park(transaction));
+    let _ = WAITING.try_with(|waiting| {
+        if let Ok(mut waiting) = waiting.try_borrow_mut()
+            && let Some(parked) = left.take()
+        {
+            left = (waiting.0.len() == WAITING_MAX).then(|| waiting.0.remove(0).1);
+            waiting.0.push((database, parked));
+        }
     });
-    if let Ok(Some(parked)) = left {
-        give_up(parked);
-    }
+    left.into_iter().for_each(give_up);
     Ok(())
 }

@@ -2,13 +2,15 @@
 
 mod spoiled;
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
 use tidesdb::{Db, Isolation, SyncMode};
 
-use super::{DATABASES, Database, Facts, Transaction, beside};
+use super::{DATABASES, Database, Facts, SETTINGS_FAMILY, TRANSACTIONS, Transaction, begin, beside, end};
 use crate::abi::{Config, FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
+use crate::handle::Handle;
 use crate::{log, settings};
 
 /// Opens a database with the given `unified_memtable` and `unified_memtable_sync_mode`.
@@ -27,7 +29,8 @@ fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
         operators: Vec::new(),
         _messages: Arc::new(log::open(99, None, 0)),
     };
-    let locked = Db::options(dir.path()).sync(SyncMode::None).background_threads(0).lock().expect("lock");
+    let options = Db::options(dir.path()).default_family_name(SETTINGS_FAMILY).sync(SyncMode::None);
+    let locked = options.background_threads(0).lock().expect("lock");
     let database = Arc::new(Database::new(locked, Vec::new(), facts).expect("open"));
     database.publish().expect("a handle");
     database
@@ -126,4 +129,52 @@ fn a_reader_shows_a_database_of_another_program() {
     beside::close(reader).expect("close");
     assert!(beside::close(reader).is_err());
     db.close().expect("close");
+}
+
+/// A transaction that was freed by a destructor of the thread, after its list of parked ones was gone, was kept until the database was closed.
+#[test]
+fn a_transaction_that_the_end_of_a_thread_frees_is_not_kept() {
+    struct Kept(Cell<Option<Handle>>);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            end(self.0.take().expect("a transaction")).expect("it is freed");
+        }
+    }
+    thread_local!(static KEPT: Kept = const { Kept(Cell::new(None)) });
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = open(&dir, 0, SYNC_NONE);
+    let of = database.handle();
+    let thread = std::thread::spawn(move || {
+        let begun = || begin(of, Isolation::ReadCommitted).expect("a transaction");
+        KEPT.with(|kept| kept.0.set(Some(begun()))); // its destructor is the first, so it runs last
+        end(begun()).expect("it is freed");
+    });
+    thread.join().expect("the thread");
+    let mut parked = 0;
+    TRANSACTIONS.visit_parked(of, |_| parked += 1);
+    assert_eq!(parked, 0);
+}
+
+/// A family that is being cloned had no stored settings yet: who looked for it got a handle that did not sync.
+#[test]
+fn nobody_finds_a_clone_before_its_settings_are_stored() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = open(&dir, 0, SYNC_NONE);
+    database
+        .create("source", &FamilyConfig { sync_mode: SYNC_FULL, ..FamilyConfig::default() })
+        .expect("a family");
+    for round in 0..50 {
+        let name = format!("clone{round}");
+        std::thread::scope(|scope| {
+            let found = scope.spawn(|| {
+                loop {
+                    if let Ok((_, family)) = database.family(&name) {
+                        return family.config().sync_mode;
+                    }
+                }
+            });
+            database.clone_family("source", &name).expect("a clone");
+            assert_eq!(found.join().expect("the thread"), SYNC_FULL);
+        });
+    }
 }

@@ -200,6 +200,7 @@ pub extern "C" fn tidesdb_x_verify(db: Handle, verified: Out<Verified>, faults: 
 pub extern "C" fn tidesdb_x_metrics(db: Handle, text: Out<*mut c_char>) -> Code {
     answer(|| {
         text.check()?;
+        callback::not_in_order()?;
         give(&state::database(db)?.engine()?.metrics_text(), text)
     })
 }

@@ -132,6 +132,7 @@ pub extern "C" fn tidesdb_x_family_set(cf: Handle, name: In<c_char>, value: u64,
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_x_set_commit_hook(cf: Handle, function: Option<HookFn>, ctx: *mut c_void) -> Code {
     answer(|| {
+        callback::not_in_order()?;
         let family = state::family(cf)?;
         match function {
             Some(function) => family.set_extended_hook(function, Context::new(ctx)),

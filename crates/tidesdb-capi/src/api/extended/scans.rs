@@ -4,7 +4,7 @@ use crate::abi::Code;
 use crate::abi::extended::{KEYS_ONLY, ReadOptions, Row};
 use crate::failure::{Answer, answer, invalid};
 use crate::handle::Handle;
-use crate::pointer::{In, Out};
+use crate::pointer::{In, Out, with_copy};
 use crate::state::{self, Bounds, Buffers, Sink, Way};
 
 use super::reads::reading;
@@ -45,17 +45,17 @@ pub extern "C" fn tidesdb_x_iter_new_prefix(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_x_iter_seek(iter: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| {
-        let key = key.end(key_size)?;
-        state::on_scan(iter, |scan| scan.seek(key))
+    answer(|| match key.end(key_size)? {
+        Some(key) => with_copy(key, |key| state::on_scan(iter, |scan| scan.seek(Some(key)))),
+        None => state::on_scan(iter, |scan| scan.seek(None)),
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_x_iter_seek_for_prev(iter: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| {
-        let key = key.end(key_size)?;
-        state::on_scan(iter, |scan| scan.seek_for_prev(key))
+    answer(|| match key.end(key_size)? {
+        Some(key) => with_copy(key, |key| state::on_scan(iter, |scan| scan.seek_for_prev(Some(key)))),
+        None => state::on_scan(iter, |scan| scan.seek_for_prev(None)),
     })
 }
 
