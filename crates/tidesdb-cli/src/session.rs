@@ -291,12 +291,13 @@ impl Session {
     /// Returns the figures of the process that writes the database, or of the one that ended without closing it; `None` if that is this
     /// process, or if there are none.
     pub(crate) fn writer_figures(&self) -> Option<WriterFigures> {
-        let found = match &self.beside {
-            Some(reader) => reader.writer_figures(),
-            None if self.access == Access::Read => Db::options(&self.path).writer_figures(),
+        let (found, lock) = match &self.beside {
+            Some(reader) => (reader.writer_figures(), Lock::Held),
+            // This session shares the lock, so nobody writes.
+            None if self.access == Access::Read => (Db::options(&self.path).writer_figures(), Lock::Free),
             None => return None,
         };
-        Published::of(found, self.beside.is_some()).figures
+        Published::of(found, lock).figures
     }
 
     /// Returns the trees of the families that were left out, because this program does not know their key order.
@@ -359,6 +360,19 @@ pub(crate) fn is_of_writer(figures: &WriterFigures, is_locked: bool) -> bool {
     }
 }
 
+/// Takes a process of which the system does not tell whether it runs for one that has ended, if `is_free`: nobody holds the lock of the
+/// database. Cursors and snapshots of such a process have not become older since.
+pub(crate) fn settle(figures: &mut WriterFigures, is_free: bool) {
+    if figures.state != WriterState::Unknown || !is_free {
+        return;
+    }
+    figures.state = WriterState::Ended;
+    let (stats, age) = (&mut figures.stats, figures.age.as_secs_f64());
+    let younger = |count: usize, seconds: f64| if count > 0 { (seconds - age).max(0.0) } else { seconds };
+    stats.oldest_cursor_seconds = younger(stats.cursors, stats.oldest_cursor_seconds);
+    stats.oldest_snapshot_seconds = younger(stats.snapshots, stats.oldest_snapshot_seconds);
+}
+
 /// What a process that writes the database says of itself.
 #[derive(Debug)]
 pub(crate) struct Published {
@@ -372,10 +386,12 @@ pub(crate) struct Published {
 
 impl Published {
     /// Judges what was read, and tells the user if it cannot be read.
-    fn of(found: tidesdb::Result<Option<WriterFigures>>, is_locked: bool) -> Self {
+    fn of(found: tidesdb::Result<Option<WriterFigures>>, lock: Lock) -> Self {
+        let is_locked = lock == Lock::Held;
         match found {
             Ok(found) => {
-                let figures = found.filter(|figures| is_of_writer(figures, is_locked));
+                let mut figures = found.filter(|figures| is_of_writer(figures, is_locked));
+                figures.iter_mut().for_each(|figures| settle(figures, lock == Lock::Free));
                 Self { figures, error: None, is_locked }
             }
             Err(error) => {
@@ -386,9 +402,22 @@ impl Published {
     }
 }
 
-/// Returns whether a process has the database at `path` open for writing.
-pub(crate) fn is_locked(path: &Path) -> bool {
-    matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }))
+/// The lock of a database, which a process that writes it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Held,
+    Free,
+    /// It could not be tried.
+    Unknown,
+}
+
+/// Tries the lock of the database at `path`.
+pub(crate) fn lock_of(path: &Path) -> Lock {
+    match Db::options(path).read_only(true).lock() {
+        Ok(_) => Lock::Free,
+        Err(Error::Locked { .. }) => Lock::Held,
+        Err(_) => Lock::Unknown,
+    }
 }
 
 /// Returns what the process that writes the database at `path`, or the last one that did, says of itself. Opens nothing.
@@ -398,7 +427,7 @@ pub(crate) fn published(path: &Path) -> Outcome<Published> {
     }
     match Db::options(path).read_only(true).writer_figures() {
         Err(error @ Error::NotFound { .. }) => Err(no_database(error, path)),
-        found => Ok(Published::of(found, is_locked(path))),
+        found => Ok(Published::of(found, lock_of(path))),
     }
 }
 
@@ -432,6 +461,30 @@ mod tests {
         for bad in ["", "5", "s", "-1s", "5 s", "99999999999999999999s", "18446744073709551615d"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Outside of Linux, and of a process of another container, only the lock tells.
+    #[test]
+    fn a_process_of_unknown_state_has_ended_if_the_lock_is_free() {
+        let mut figures = crate::look::tests::look(crate::look::track::Track::default()).figures;
+        (figures.state, figures.age) = (WriterState::Unknown, Duration::from_secs(3600));
+        (figures.stats.cursors, figures.stats.oldest_cursor_seconds) = (1, 3605.0);
+        (figures.stats.snapshots, figures.stats.oldest_snapshot_seconds) = (1, 3607.0);
+        let seen = |lock| Published::of(Ok(Some(figures.clone())), lock).figures.unwrap();
+        for lock in [Lock::Held, Lock::Unknown] {
+            let seen = seen(lock);
+            assert_eq!((seen.state, seen.stats.oldest_cursor_seconds), (WriterState::Unknown, 3605.0));
+        }
+        let ended = seen(Lock::Free);
+        assert_eq!(ended.state, WriterState::Ended);
+        assert_eq!((ended.stats.oldest_cursor_seconds, ended.stats.oldest_snapshot_seconds), (5.0, 7.0));
+        let rules: Vec<&str> = ended.diagnose().iter().map(|finding| finding.rule).collect();
+        assert!(rules.contains(&"ended") && !rules.contains(&"old-cursor"), "{rules:?}");
+        assert!(
+            ended.metrics_text().contains("tidesdb_oldest_cursor_seconds 5\n"),
+            "{}",
+            ended.metrics_text()
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! File names: built and parsed in one place. All names are numbers; a family's name is data.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use tidesdb_io::Dir;
+use tidesdb_io::{Access, Dir, File};
 
 use crate::types::{FILE_NUMBER_MAX, ID_MAX, TableId, VlogId, WAL_ID_MAX, WalId};
 use crate::{Error, Result};
@@ -121,6 +122,17 @@ pub fn check_path(path: &Path) -> Result<()> {
     match path.as_os_str().is_empty() {
         true => Err(Error::invalid("the path of a folder is empty; write \".\" for the current folder")),
         false => Ok(()),
+    }
+}
+
+/// Opens a file to make its bytes durable. Windows syncs only what may be written; elsewhere a file that nobody may write can be synced, too.
+///
+/// # Errors
+/// Those of the open.
+pub fn open_to_sync(dir: &dyn Dir, name: &str) -> std::io::Result<Arc<dyn File>> {
+    match dir.open(name, Access::ReadWrite) {
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => dir.open(name, Access::Read),
+        opened => opened,
     }
 }
 

@@ -350,7 +350,7 @@ fn upload(world: &World, store: &Shaky) {
     let families = world.all_families();
     let names = names_of(&families);
     let done = world.db.upload();
-    if done.is_err() && store.failures() > failed {
+    if done.as_ref().is_err_and(|e| !matches!(e, Error::Corrupt { .. })) && store.failures() > failed {
         return;
     }
     let Some(()) = judged(world, "an upload", done, &families) else { return };

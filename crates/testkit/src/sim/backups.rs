@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::backup::{Backups, CreateOptions, PrunePolicy};
+use tidesdb::backup::{Backups, CreateOptions, Generation, PrunePolicy};
 use tidesdb::{Error, MemoryStore, ObjectStore};
 use tidesdb_io::Env;
 use tidesdb_sync::scheduler;
@@ -27,6 +27,8 @@ pub(super) struct Shelf {
     writer: Mutex<Backups>,
     /// Generations that were made, and that nobody has begun to remove.
     known: Mutex<BTreeMap<u64, Made>>,
+    /// Those of them that a prune has seen: the next listing tells which of them stay.
+    pruned: Mutex<BTreeMap<u64, Made>>,
     /// Begins and ends of removals: one that may have been removed while its maker returns is not known.
     removals: AtomicU64,
     scratches: AtomicU64,
@@ -58,6 +60,7 @@ impl Shelf {
             store,
             writer,
             known: Mutex::default(),
+            pruned: Mutex::default(),
             removals: AtomicU64::new(0),
             scratches: AtomicU64::new(0),
             captured: Mutex::default(),
@@ -126,7 +129,7 @@ pub(super) fn clear_up(world: &World, shelf: &Shelf) {
         let (backups, failures) = (shelf.writer(), shelf.store.failures());
         shelf.removals.fetch_add(1, SeqCst);
         let done = match rng.below(3) {
-            0 => delete(shelf, &backups, &mut rng),
+            0 => delete(world, shelf, &backups, &mut rng),
             _ => prune(world, shelf, &backups),
         };
         shelf.removals.fetch_add(1, SeqCst);
@@ -138,6 +141,7 @@ pub(super) fn clear_up(world: &World, shelf: &Shelf) {
 fn judge(world: &World, shelf: &Shelf, failures: u64, done: Result<(), Error>) {
     match done {
         Ok(()) | Err(Error::Locked { .. } | Error::NotFound { .. }) => {}
+        Err(e @ Error::Corrupt { .. }) => world.failed("a backup", &e, &[]),
         Err(_) if shelf.store.failures() > failures => {}
         Err(e) => world.failed("a backup", &e, &[]),
     }
@@ -169,19 +173,28 @@ fn create(world: &World, shelf: &Shelf, backups: &Backups, proves: bool) -> Resu
 /// Removes all generations but the newest.
 fn prune(world: &World, shelf: &Shelf, backups: &Backups) -> Result<(), Error> {
     let known = std::mem::take(&mut *lock(&shelf.known));
-    let done = backups.prune(&PrunePolicy::default().keep_last(KEPT)).and_then(|_| backups.list());
-    if let Ok(listed) = &done {
-        if listed.len() < known.len().min(KEPT as usize) {
-            world.fail(format!("{} generations are left of {}", listed.len(), known.len()));
-        }
-        let is_left = |number: &u64| listed.iter().any(|g| g.number == *number);
-        lock(&shelf.known).extend(known.into_iter().filter(|(number, _)| is_left(number)));
-    }
-    done.map(drop)
+    lock(&shelf.pruned).extend(known);
+    backups.prune(&PrunePolicy::default().keep_last(KEPT))?;
+    settle(world, shelf, &backups.list()?);
+    Ok(())
 }
 
-fn delete(shelf: &Shelf, backups: &Backups, rng: &mut Rng) -> Result<(), Error> {
+/// Tells which generations the prunes since the last call have left, also those that failed: one that is gone has `KEPT` newer ones.
+fn settle(world: &World, shelf: &Shelf, listed: &[Generation]) {
+    let pruned = std::mem::take(&mut *lock(&shelf.pruned));
+    for (number, made) in pruned {
+        let newer = listed.iter().filter(|g| g.number > number).count();
+        if listed.iter().any(|g| g.number == number) {
+            lock(&shelf.known).insert(number, made);
+        } else if newer < KEPT as usize {
+            world.fail(format!("generation {number} was pruned, and {newer} newer ones are left"));
+        }
+    }
+}
+
+fn delete(world: &World, shelf: &Shelf, backups: &Backups, rng: &mut Rng) -> Result<(), Error> {
     let listed = backups.list()?;
+    settle(world, shelf, &listed);
     if listed.is_empty() {
         return Ok(());
     }

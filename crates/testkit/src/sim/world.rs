@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Judges the error of a call that concerns `families`. Ends the run if the error has no cause, and if the disk has failed so that
-    /// nothing more will succeed.
+    /// nothing more will succeed. A disk that fails is no cause of damage.
     pub(super) fn failed(&self, what: &str, error: &Error, families: &[Arc<Tracked>]) {
         match error {
             Error::Busy { .. } | Error::Conflict { .. } => {}
@@ -212,7 +212,7 @@ impl World {
             {
                 self.stop();
             }
-            _ if self.is_stormy() => {}
+            _ if self.is_stormy() && !matches!(error, Error::Corrupt { .. }) => {}
             _ => self.fail(format!("{what} failed without a cause: {error} ({error:?})")),
         }
     }

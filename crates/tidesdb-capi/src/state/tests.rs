@@ -144,12 +144,14 @@ fn a_transaction_that_the_end_of_a_thread_frees_is_not_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     let database = open(&dir, 0, SYNC_NONE);
     let of = database.handle();
-    let thread = std::thread::spawn(move || {
-        let begun = || begin(of, Isolation::ReadCommitted).expect("a transaction");
-        KEPT.with(|kept| kept.0.set(Some(begun()))); // its destructor is the first, so it runs last
-        end(begun()).expect("it is freed");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let begun = || begin(of, Isolation::ReadCommitted).expect("a transaction");
+            KEPT.with(|kept| kept.0.set(Some(begun()))); // its destructor is the first, so it runs last
+            end(begun()).expect("it is freed");
+        });
+        thread.join().expect("the thread"); // waits for its destructors
     });
-    thread.join().expect("the thread");
     let mut parked = 0;
     TRANSACTIONS.visit_parked(of, |_| parked += 1);
     assert_eq!(parked, 0);

@@ -108,6 +108,12 @@ impl<'a> Patient<'a> {
         Ok(Self { path, stats, health, settings, writer: None, found })
     }
 
+    /// The line about families of which nothing is known, if there are any.
+    fn left_out(&self) -> Option<String> {
+        let count = self.writer.as_ref().map(|writer| writer.families_left_out).filter(|count| *count > 0)?;
+        Some(format!("{} families that wrote less are left out of these figures", grouped(count)))
+    }
+
     /// The figures for a maintainer.
     fn figures(&self) -> Map<String, Value> {
         let mut figures = super::stats::database_json(&self.stats, &[]);
@@ -129,7 +135,10 @@ fn print(patient: &Patient<'_>, as_json: bool, out: &mut Out<'_>) -> Outcome {
     }
     if patient.found.is_empty() {
         let whose = patient.writer.as_ref().map_or(String::new(), |writer| format!("; {}", source(writer)));
-        out.line(format!("healthy{whose}"))?;
+        let left_out = patient.left_out();
+        let verdict = if left_out.is_some() { "nothing found" } else { "healthy" };
+        out.line(format!("{verdict}{whose}"))?;
+        left_out.map_or(Ok(()), |text| out.line(text))?;
         return Ok(exit);
     }
     for finding in &patient.found {
@@ -153,6 +162,7 @@ fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
     if let Some(writer) = &patient.writer {
         out.line(source(writer))?;
     }
+    patient.left_out().map_or(Ok(()), |text| out.line(text))?;
     let rules: Vec<&str> = patient.found.iter().map(|finding| finding.rule).collect();
     out.line(format!("findings: {}", rules.join(", ")))?;
     for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
@@ -213,6 +223,30 @@ mod tests {
         let mut bytes = Vec::new();
         let outcome = command.run(&place, &Common::default(), &mut Out::new(&mut bytes, false));
         (outcome, String::from_utf8(bytes).unwrap())
+    }
+
+    /// Of families that the figures leave out nothing is known, so it does not call them healthy.
+    #[test]
+    fn families_that_are_left_out_are_told() {
+        let mut writer = crate::look::tests::look(crate::look::track::Track::default()).figures;
+        writer.families_left_out = 4000;
+        let mut patient = Patient::of_writer(Path::new("db"), writer);
+        let printed = |patient: &Patient<'_>| {
+            let mut bytes = Vec::new();
+            print(patient, false, &mut Out::new(&mut bytes, false)).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let line = "\n4,000 families that wrote less are left out of these figures\n";
+        patient.found.clear();
+        let text = printed(&patient);
+        assert!(text.starts_with("nothing found; figures of process 4711") && text.ends_with(line), "{text}");
+        let mut ended = patient.writer.clone().unwrap();
+        ended.state = tidesdb::WriterState::Ended;
+        let text = printed(&Patient::of_writer(Path::new("db"), ended));
+        assert!(text.starts_with("urgent: ") && text.contains(line), "{text}");
+        patient.writer.as_mut().unwrap().families_left_out = 0;
+        patient.found.clear();
+        assert!(printed(&patient).starts_with("healthy; figures of process 4711"));
     }
 
     #[test]

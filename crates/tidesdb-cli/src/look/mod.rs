@@ -14,7 +14,7 @@ use tidesdb_io::{Disk, RealDisk};
 
 use crate::failure::{Failure, Outcome};
 use crate::host;
-use crate::session::{self, is_locked};
+use crate::session::{self, Lock, lock_of};
 use crate::text::plain;
 use track::Track;
 
@@ -39,8 +39,8 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct Watcher {
     path: PathBuf,
-    /// The process and its state for which the lock was looked at, and when. The figures were those of the database's writer.
-    judged: Option<((u32, WriterState), Instant)>,
+    /// The process and its state for which the lock was looked at, what it was, and when. The figures were those of the database's writer.
+    judged: Option<((u32, WriterState), Lock, Instant)>,
 }
 
 /// How long it is believed that no other process has opened the database since a process has gone.
@@ -84,12 +84,12 @@ impl Watcher {
     pub(crate) fn look_back(&mut self) -> Outcome<Look> {
         let options = Db::options(&self.path);
         let figures = options.writer_figures().map_err(|error| self.failure(error))?;
-        let Some(figures) = figures else {
-            let why = if is_locked(&self.path) { NO_FIGURES } else { NEVER };
+        let Some(mut figures) = figures else {
+            let why = if lock_of(&self.path) == Lock::Held { NO_FIGURES } else { NEVER };
             return Err(Failure::no(format!("there are no figures of {}: {why}", self.path.display()))
                 .next("`tidesdb stats`, `levels` and `doctor` show what the files of the database say"));
         };
-        let is_of_earlier = !self.is_of_writer(&figures);
+        let is_of_earlier = !self.judge(&mut figures);
         let [seconds, minutes] = options.writer_history()?;
         let written = figures.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = written.saturating_add(figures.age);
@@ -111,20 +111,24 @@ impl Watcher {
         }
     }
 
-    /// Returns whether the figures are those of the process that has the database open, or of the last one that had. Looks at the lock only if the
-    /// answer may have changed: a writer that opens the database at that moment would be refused.
-    fn is_of_writer(&mut self, figures: &WriterFigures) -> bool {
+    /// Returns whether the figures are those of the process that has the database open, or of the last one that had, and settles whether a
+    /// process of unknown state has ended. Looks at the lock only if the answer may have changed: a writer that opens the database at that
+    /// moment would be refused.
+    fn judge(&mut self, figures: &mut WriterFigures) -> bool {
         let who = (figures.process, figures.state);
-        let has_gone = figures.state == WriterState::Closed || figures.state.has_ended();
-        if self.judged.is_some_and(|(of, at)| of == who && (!has_gone || at.elapsed() < GONE_FOR)) {
-            return true;
-        }
-        let answer = match figures.state {
-            // The last ones of a process that has gone are shown as such, unless another one has the database now.
-            WriterState::Closed => !is_locked(&self.path),
-            _ => session::is_of_writer(figures, is_locked(&self.path)),
-        };
-        self.judged = answer.then(|| (who, host::now()));
+        let may_have_gone =
+            matches!(figures.state, WriterState::Closed | WriterState::Unknown) || figures.state.has_ended();
+        let known =
+            self.judged.filter(|(of, _, at)| *of == who && (!may_have_gone || at.elapsed() < GONE_FOR));
+        let lock = known.map_or_else(|| lock_of(&self.path), |(_, lock, _)| lock);
+        let answer = known.is_some()
+            || match figures.state {
+                // The last ones of a process that has gone are shown as such, unless another one has the database now.
+                WriterState::Closed => lock != Lock::Held,
+                _ => session::is_of_writer(figures, lock == Lock::Held),
+            };
+        session::settle(figures, lock == Lock::Free);
+        self.judged = answer.then(|| known.unwrap_or_else(|| (who, lock, host::now())));
         answer
     }
 }
@@ -190,8 +194,29 @@ pub(crate) mod tests {
         assert_eq!(watcher.look().unwrap().figures.state, WriterState::Closed);
         let _later = Db::options(dir.path()).with(|options| options.event_log = false).open().unwrap();
         assert!(watcher.look().is_ok(), "the lock is left alone for a while");
-        let (_, at) = watcher.judged.as_mut().unwrap();
+        let (.., at) = watcher.judged.as_mut().unwrap();
         *at = at.checked_sub(GONE_FOR).unwrap();
         assert_eq!(watcher.look().unwrap_err().exit, crate::failure::Exit::No);
+    }
+
+    /// Where the system does not tell whether a process runs, the lock does, again and again.
+    #[test]
+    fn a_process_of_unknown_state_is_judged_by_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let mut watcher = Watcher::new(dir.path());
+        let seen = |watcher: &mut Watcher| {
+            let mut figures = look(Track::default()).figures;
+            figures.state = WriterState::Unknown;
+            assert!(watcher.judge(&mut figures));
+            figures.state
+        };
+        assert_eq!(seen(&mut watcher), WriterState::Unknown);
+        db.close().unwrap();
+        assert_eq!(seen(&mut watcher), WriterState::Unknown, "the lock is left alone for a while");
+        let (.., at) = watcher.judged.as_mut().unwrap();
+        *at = at.checked_sub(GONE_FOR).unwrap();
+        assert_eq!(seen(&mut watcher), WriterState::Ended);
+        assert_eq!(seen(&mut watcher), WriterState::Ended);
     }
 }

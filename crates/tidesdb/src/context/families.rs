@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::family::FamilyCore;
+use crate::family::{FamilyCore, Metric};
 use crate::types::FamilyId;
 
 /// The families; dropped ones are removed. Dereferences to the map by number.
@@ -12,6 +12,8 @@ use crate::types::FamilyId;
 pub struct Families {
     by_id: BTreeMap<FamilyId, Arc<FamilyCore>>,
     by_name: BTreeMap<Arc<str>, FamilyId>,
+    /// What the dropped ones had counted, by [`Metric`]: sums over all families never fall.
+    dropped: [u64; Metric::COUNT],
 }
 
 impl Families {
@@ -26,7 +28,15 @@ impl Families {
     /// Removes a family.
     pub fn remove(&mut self, family: &FamilyCore) {
         self.by_name.remove(&family.name());
-        self.by_id.remove(&family.id);
+        if self.by_id.remove(&family.id).is_some() {
+            self.dropped.iter_mut().enumerate().for_each(|(metric, sum)| *sum += family.metrics.sum(metric));
+        }
+    }
+
+    /// The sum of `metric` over all families since the open, with those that were dropped.
+    pub fn total(&self, metric: Metric) -> u64 {
+        let living: u64 = self.by_id.values().map(|family| family.total(metric)).sum();
+        living + self.dropped[metric as usize]
     }
 
     /// Gives a family another name, which no other has.

@@ -2,9 +2,10 @@
 //!
 //! Everything slow comes first: the files get names in the database by link, move or copy, each byte is checked, and all is made durable.
 //! Then one record in the log takes them all, and they are in the read views, in the place of memtables that are flushed already.
-//! A flush adds them to the manifest after the older memtables of their families. Writers never wait for any of it.
+//! A flush adds them to the manifest after the older memtables of their families. Writers never wait for any of it, but perhaps for the
+//! merges of tables that overlap: these go to level 1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::family::FamilyCore;
 use crate::ingest::{Foreign, IngestRecord, Ingested, TableBuilder, Taking, check, name_of_values};
 use crate::maintenance::MaintenanceCtx;
 use crate::options::{FamilyOptions, SyncMode, WriteOptions};
-use crate::order;
+use crate::order::{self, Gather};
 use crate::ranges::RangeTombstone;
 use crate::sst::Table;
 use crate::types::{FamilyId, TableId, VlogId};
@@ -65,7 +66,7 @@ impl Ingest {
     }
 
     /// Adds tables for `family`, by the paths that [`TableBuilder::finish`] returned, with their value logs. Of two tables with the same key the
-    /// later one counts.
+    /// later one counts. Tables of a builder that deletes ranges must follow one another, as its paths do.
     #[must_use]
     pub fn tables(mut self, family: &Family, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
         let paths = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
@@ -120,9 +121,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a family of another database, for a table with another key order or merge operator, and for a link to another
-    /// file system; `Corrupt` for a damaged file, and for one that no builder wrote; `NotFound` for a dropped family; `NoSpace`, `Io`, `Closed`,
-    /// `ReadOnly`, `Poisoned`. `CommitUnknown`: as for a write.
+    /// `InvalidArgument` for a family of another database, for a table with another key order or merge operator, for a link to another
+    /// file system, and for a table between those of another builder that deletes ranges; `Corrupt` for a damaged file, and for one that no
+    /// builder wrote; `NotFound` for a dropped family; `NoSpace`, `Io`, `Closed`, `ReadOnly`, `Poisoned`. `CommitUnknown`: as for a write.
     pub fn ingest(&self, ingest: &Ingest) -> Result<Ingested> {
         take(&self.inner.engine, ingest)
     }
@@ -173,13 +174,13 @@ impl Family {
         self.core.check_usable()?;
         // Nothing is reserved: a close waits for each reservation, and this writer may outlive it.
         let writer = Arc::clone(ctx);
-        let begin = move |bytes| {
+        let check = move |bytes| {
             writer.jobs.check_open()?;
             writer.log.check_space_for_merge(bytes)
         };
         let place = (ctx.log.dir(), format!("{}{}", files::BUILDING, hex(&ctx.env.entropy.salt())));
         let (env, options) = (ctx.env.clone(), self.current_options());
-        let rows = TableBuilder::within(env, place, options, &ctx.memory, Box::new(begin))?;
+        let rows = TableBuilder::within(env, place, options, &ctx.memory, Box::new(check))?;
         Ok(SortedWriter { family: self.clone(), rows })
     }
 }
@@ -295,6 +296,7 @@ fn take(engine: &Engine, ingest: &Ingest) -> Result<Ingested> {
         .map_err(|e| ctx.write.refused(copied, e))?;
     let mut arrived = Arrived { ctx, tables: Vec::new(), vlogs: Vec::new() };
     check_ranges(ctx, &arriving)?;
+    check_sets(&arriving)?;
     for table in &arriving {
         transfer(ctx, table, ingest.transfer, &mut arrived).map_err(|e| ctx.write.refused(copied, e))?;
     }
@@ -320,6 +322,7 @@ fn take(engine: &Engine, ingest: &Ingest) -> Result<Ingested> {
         arrived.keep();
     }
     let seq = committed?;
+    ctx.write.log.note_data(bytes);
     if ingest.transfer == Transfer::Move {
         for Arriving { source: (dir, name), .. } in &arriving {
             remove(&**dir, name);
@@ -401,6 +404,25 @@ fn check_ranges(ctx: &MaintenanceCtx, arriving: &[Arriving]) -> Result<()> {
     }
 }
 
+/// Fails if a table of another builder lies between those of one that deletes ranges: these get one place, at the first of them, so the later
+/// table would not count.
+fn check_sets(arriving: &[Arriving]) -> Result<()> {
+    let deletes = arriving.iter().filter(|table| !table.foreign.built.ranges.is_empty());
+    let deleting: BTreeSet<(FamilyId, Salt)> = deletes.map(Arriving::set).gather();
+    let (mut begun, mut last) = (BTreeSet::new(), BTreeMap::new());
+    for table in arriving {
+        let set = table.set();
+        let goes_on = last.insert(table.family.id, set) == Some(set);
+        if !goes_on && !begun.insert(set) && deleting.contains(&set) {
+            return Err(Error::invalid(format!(
+                "{} comes after a table of another builder, but the tables of a builder that deletes ranges must follow one another",
+                table.source.1
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Fails if too many of the tables overlap. They get their places in the read view while no commit can be ordered, and each is compared with the runs of
 /// the others.
 fn check_overlaps(part: &StagedTables) -> Result<()> {
@@ -427,6 +449,11 @@ impl Arriving {
     fn bytes(&self) -> u64 {
         let values = self.foreign.built.values.map_or(0, |(_, bytes)| bytes);
         self.foreign.meta.file_bytes.saturating_add(values)
+    }
+
+    /// Identifies the tables of its builder in its family.
+    fn set(&self) -> (FamilyId, Salt) {
+        (self.family.id, self.foreign.built.set)
     }
 
     fn vlog(&self) -> Option<VlogId> {
@@ -481,12 +508,7 @@ fn bring(
         }
         _ => Error::io("link", name, e),
     })?;
-    // Windows syncs only what may be written; elsewhere a file that nobody may write can be synced, too.
-    let file = match ctx.dir.open(to, Access::ReadWrite) {
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => ctx.dir.open(to, Access::Read),
-        opened => opened,
-    };
-    let file = file.map_err(|e| Error::io("open", name, e))?;
+    let file = files::open_to_sync(&*ctx.dir, to).map_err(|e| Error::io("open", name, e))?;
     file.sync_all().map_err(|e| Error::io("sync", name, e))
 }
 
@@ -555,11 +577,10 @@ fn staged(arriving: &[Arriving], tables: Vec<Arc<Table>>) -> (IngestRecord, Vec<
     let mut record = IngestRecord::default();
     let mut staged: BTreeMap<FamilyId, StagedTables> = BTreeMap::new();
     let mut tables: Vec<Option<Arc<Table>>> = tables.into_iter().map(Some).collect();
-    let set = |table: &Arriving| (table.family.id, table.foreign.built.set);
     // The tables of each builder, and whether they delete ranges.
     let mut sets: BTreeMap<(FamilyId, Salt), (Vec<usize>, bool)> = BTreeMap::new();
     for (n, table) in arriving.iter().enumerate() {
-        let (of_set, deletes) = sets.entry(set(table)).or_default();
+        let (of_set, deletes) = sets.entry(table.set()).or_default();
         of_set.push(n);
         *deletes |= !table.foreign.built.ranges.is_empty();
     }
@@ -567,7 +588,7 @@ fn staged(arriving: &[Arriving], tables: Vec<Arc<Table>>) -> (IngestRecord, Vec<
         if tables[first].is_none() {
             continue; // with another table of its builder
         }
-        let of_set = match sets.get(&set(&arriving[first])) {
+        let of_set = match sets.get(&arriving[first].set()) {
             Some((of_set, true)) => of_set,
             _ => slice::from_ref(&first),
         };

@@ -201,8 +201,14 @@ impl Unsaved {
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
-            let file = self.engine.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
-            if let Some(range) = self.doubtful.get(&id) {
+            let doubtful = self.doubtful.get(&id);
+            // A caller may have linked or moved a file here that nobody may write.
+            let opened = match doubtful {
+                Some(_) => dir.open(&name, Access::ReadWrite),
+                None => files::open_to_sync(&**dir, &name),
+            };
+            let file = opened.map_err(io("open"))?;
+            if let Some(range) = doubtful {
                 // The failed sync may have been the first of the file, which covers its header.
                 let header = 0..FILE_HEADER_BYTES as u64;
                 rewrite_in_place(&*file, header).map_err(io("rewrite"))?;

@@ -152,7 +152,7 @@ impl Seen<'_> {
     }
 
     fn total(&self, metric: Metric) -> u64 {
-        self.engine.write.all_families().iter().map(|family| family.total(metric)).sum()
+        self.engine.write.families.read().total(metric)
     }
 
     /// An open for reading has no thread for jobs.

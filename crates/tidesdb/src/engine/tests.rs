@@ -1,4 +1,4 @@
-//! Tests of the bytes in which figures reach other processes.
+//! Tests of figures, and of the bytes in which they reach other processes.
 
 use std::time::Duration;
 
@@ -13,6 +13,21 @@ use crate::jobs::JobStats;
 use crate::options::ChangedSetting;
 use crate::remote::RemoteStats;
 use crate::stats::{Histogram, StatValue};
+
+/// A counter of the whole database that falls looks like a restart to whoever collects it.
+#[test]
+fn sums_over_families_do_not_fall_when_one_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = crate::Db::open(dir.path()).unwrap();
+    let films = db.create_family("films", crate::FamilyOptions::default()).unwrap();
+    films.put("whale", vec![7; 10_000]).unwrap();
+    films.flush().unwrap();
+    let before = db.stats();
+    db.drop_family("films").unwrap();
+    let after = db.stats();
+    assert!(after.written_bytes >= before.written_bytes, "{} {}", before.written_bytes, after.written_bytes);
+    assert!((after.write_amplification - before.write_amplification).abs() < 0.1);
+}
 
 /// A report in which each figure has another value than 0.
 fn report(families: usize) -> Report {

@@ -53,7 +53,14 @@ impl FiguresFile {
     /// # Errors
     /// Of the disk.
     pub fn open(dir: &dyn Dir, uuid: [u8; 16]) -> Result<Option<Self>> {
-        let Ok(file) = dir.open(FIGURES, Access::ReadWrite) else { return Ok(None) }; // perhaps no file: it is replaced
+        let file = match dir.open(FIGURES, Access::ReadWrite) {
+            // None, or one of another user: it is replaced.
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                return Ok(None);
+            }
+            Err(_) if is_irregular(dir) => return Ok(None),
+            opened => opened.map_err(|e| Error::io("open", FIGURES, e))?,
+        };
         let Ok(Some(salt)) = salt_of(&*file, uuid) else { return Ok(None) };
         let slots = [slot(&*file, &salt, 1)?, slot(&*file, &salt, 2)?];
         let number = slots.into_iter().flatten().map(|(number, _)| number).max().unwrap_or(0);
@@ -77,9 +84,13 @@ impl FiguresFile {
         Ok(Self { file, salt, number: 0, history: [None, None] })
     }
 
-    /// Returns false if the file was removed: its figures reach nobody.
+    /// Returns false if the file was removed or replaced: its figures reach nobody. An open that fails for another reason, such as too many
+    /// open files, says nothing.
     pub fn is_there(&self, dir: &dyn Dir) -> bool {
-        dir.open(FIGURES, Access::Read).is_ok_and(|file| file.identity() == self.file.identity())
+        match dir.open(FIGURES, Access::Read) {
+            Ok(file) => file.identity() == self.file.identity(),
+            Err(e) => e.kind() != io::ErrorKind::NotFound && !is_irregular(dir),
+        }
     }
 
     /// Appends figures of the moment `millis` to the history.
@@ -114,6 +125,11 @@ impl FiguresFile {
         self.number = number;
         Ok(())
     }
+}
+
+/// Returns true if `FIGURES` is no regular file of `dir`.
+fn is_irregular(dir: &dyn Dir) -> bool {
+    dir.list().is_ok_and(|names| !names.iter().any(|name| name == FIGURES))
 }
 
 /// The file states its own identity, so a copy of it does not pass for it.

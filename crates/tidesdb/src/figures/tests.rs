@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidesdb_io::sim::SimDisk;
+use tidesdb_io::sim::{Fault, OpKind, SimDisk, errno};
 use tidesdb_io::{Access, Dir, Disk};
 
 use super::*;
@@ -88,6 +88,36 @@ fn numbers_that_no_writer_reaches_and_a_removed_file_are_left_behind() {
     assert!(file.write(&vec![0; CONTENT_BYTES_MAX + 1]).is_err() && file.is_there(&*dir));
     dir.unlink(FIGURES).unwrap();
     assert!(!file.is_there(&*dir));
+}
+
+/// A process that has too many files open for a moment keeps its history of a day.
+#[test]
+fn an_open_that_fails_is_no_removal() {
+    let disk = disk();
+    let dir = dir(&disk);
+    let mut file = FiguresFile::create(&*dir, [1; 16], UUID).unwrap();
+    file.record(Pace::Minutes, 1, &figures(1, 1)).unwrap();
+    for error in [errno::EMFILE, errno::EIO] {
+        disk.inject(Fault::errno(error).on(OpKind::Open).forever());
+        assert!(file.is_there(&*dir), "{error}");
+        assert!(FiguresFile::open(&*dir, UUID).is_err(), "{error}: it would be replaced");
+        disk.clear_faults();
+    }
+    assert!(file.is_there(&*dir) && FiguresFile::open(&*dir, UUID).unwrap().is_some());
+    assert_eq!(read_history(&*dir, UUID, Pace::Minutes).unwrap().samples.len(), 1);
+}
+
+/// A link in the place of the file is replaced, not followed.
+#[cfg(unix)]
+#[test]
+fn a_link_is_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = tidesdb_io::RealDisk::new().open_dir(place.path(), false).unwrap();
+    let file = FiguresFile::create(&*dir, [1; 16], UUID).unwrap();
+    std::fs::rename(place.path().join(FIGURES), place.path().join("other")).unwrap();
+    std::os::unix::fs::symlink("other", place.path().join(FIGURES)).unwrap();
+    assert!(!file.is_there(&*dir) && FiguresFile::open(&*dir, UUID).unwrap().is_none());
+    assert!(FiguresFile::create(&*dir, [2; 16], UUID).unwrap().is_there(&*dir));
 }
 
 /// The oldest chunk is replaced, and no sample of its earlier use is taken for one of the later.

@@ -28,6 +28,8 @@ const TABLE_SUFFIX: &str = ".klog";
 const MEMORY_BYTES: u64 = 64 << 20;
 /// Tables that wait for their sync while the next one is written. Their last bytes are on their way to the device meanwhile.
 const UNSYNCED_MAX: usize = 2;
+/// Bytes of values that the disk must have room for at each check.
+const VALUES_AHEAD: u64 = 16 << 20;
 
 /// Writes rows, in the order of their keys, to table files outside of a database. [`Db::ingest`](crate::Db::ingest) takes them: of this
 /// database or of another one, on this machine or on another one.
@@ -70,11 +72,32 @@ pub struct TableBuilder {
     /// The first failure: what was written may be incomplete.
     failed: Option<Error>,
     charge: Option<(Charge, Arc<Memory>)>,
-    begin: Option<BeginTable>,
+    /// Room of the disk; `None` outside of a database.
+    room: Option<Room>,
 }
 
-/// Called before a table of about so many bytes is begun.
-pub(super) type BeginTable = Box<dyn FnMut(u64) -> Result<()> + Send>;
+/// Checks that the disk has room for so many bytes more.
+pub(super) type CheckRoom = Box<dyn FnMut(u64) -> Result<()> + Send>;
+
+/// The room that a database leaves on its disk for tables and values.
+struct Room {
+    check: CheckRoom,
+    /// Bytes that the last check has found and no value has taken.
+    for_values: u64,
+}
+
+impl Room {
+    /// Called before `bytes` of values are written.
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        if self.for_values < bytes {
+            let wanted = bytes.max(VALUES_AHEAD);
+            (self.check)(wanted)?;
+            self.for_values = wanted;
+        }
+        self.for_values -= bytes;
+        Ok(())
+    }
+}
 
 /// A table that is being written.
 struct Table {
@@ -114,8 +137,8 @@ impl TableBuilder {
         Self::new(env, dir, name.to_owned(), options.clone())
     }
 
-    /// A builder of tables whose names begin with `stem` in `dir`, the directory of an open database with so much `memory`. `begin` is
-    /// called before each table with its size.
+    /// A builder of tables whose names begin with `stem` in `dir`, the directory of an open database with so much `memory`. `check`
+    /// is called with the size of each table before it is begun, and before values are written.
     ///
     /// # Errors
     /// As [`TableBuilder::create`].
@@ -124,11 +147,11 @@ impl TableBuilder {
         (dir, stem): (&Arc<dyn Dir>, String),
         options: FamilyOptions,
         memory: &Arc<Memory>,
-        begin: BeginTable,
+        check: CheckRoom,
     ) -> Result<Self> {
         let mut this = Self::new(env, Arc::clone(dir), stem, options)?;
         this.charge = Some((Charge::new(Use::Jobs), Arc::clone(memory)));
-        this.begin = Some(begin);
+        this.room = Some(Room { check, for_values: 0 });
         Ok(this.memory_limit(memory.table_max()))
     }
 
@@ -151,7 +174,7 @@ impl TableBuilder {
             done: Vec::new(),
             failed: None,
             charge: None,
-            begin: None,
+            room: None,
         })
     }
 
@@ -202,10 +225,11 @@ impl TableBuilder {
     /// Adds a row whose value `source` yields up to its end: at least one byte, at most 16 TiB. It needs 1 MiB of memory.
     ///
     /// # Errors
-    /// As [`TableBuilder::put`]; errors of `source`.
+    /// As [`TableBuilder::put`]; `InvalidArgument` for an empty value: the builder is as before. For a longer value than 16 TiB, and if `source`
+    /// fails (`Io`), it can only be dropped.
     pub fn put_stream(&mut self, key: impl AsRef<[u8]>, mut source: impl Read) -> Result<()> {
         let expiry = self.default_expiry()?;
-        self.add(key.as_ref(), Kind::PutPointer, expiry, Value::Stream(&mut source))
+        self.add_stream(key.as_ref(), expiry, &mut source)
     }
 
     /// As [`TableBuilder::put_stream`], for a row that expires at `expiry`; `None` = never.
@@ -218,7 +242,7 @@ impl TableBuilder {
         mut source: impl Read,
         expiry: Option<SystemTime>,
     ) -> Result<()> {
-        self.add(key.as_ref(), Kind::PutPointer, expiry_at(expiry)?, Value::Stream(&mut source))
+        self.add_stream(key.as_ref(), expiry_at(expiry)?, &mut source)
     }
 
     /// Adds that `key` is deleted.
@@ -294,6 +318,23 @@ impl TableBuilder {
     fn add(&mut self, key: &[u8], kind: Kind, expiry: u64, value: Value<'_>) -> Result<()> {
         self.check_failed()?;
         self.check(key, &value)?;
+        self.add_checked(key, kind, expiry, value)
+    }
+
+    fn add_stream(&mut self, key: &[u8], expiry: u64, source: &mut dyn Read) -> Result<()> {
+        self.check_failed()?;
+        self.check(key, &Value::Stream(&mut *source))?;
+        // An empty value is refused before anything is written.
+        let mut first = Vec::with_capacity(1);
+        let read = (&mut *source).take(1).read_to_end(&mut first);
+        self.keep_failure(read.map_err(|e| Error::io("read", "the value of a row", e)))?;
+        if first.is_empty() {
+            return Err(Error::invalid("a value that is read from a stream has at least one byte"));
+        }
+        self.add_checked(key, Kind::PutPointer, expiry, Value::Stream(&mut first.as_slice().chain(source)))
+    }
+
+    fn add_checked(&mut self, key: &[u8], kind: Kind, expiry: u64, value: Value<'_>) -> Result<()> {
         let added = match self.options.comparator.is_bytewise() {
             true => self.write(key, kind, expiry, value),
             false => comparing(|| self.write(key, kind, expiry, value)),
@@ -335,14 +376,17 @@ impl TableBuilder {
         if self.table.is_none() {
             self.table = Some(self.begin_table()?);
         }
-        let Self { table: Some(table), options, dir, env, .. } = self else { return Ok(()) };
+        let Self { table: Some(table), options, dir, env, room, .. } = self else { return Ok(()) };
+        let mut take_room = |bytes| room.as_mut().map_or(Ok(()), |room| room.take(bytes));
         let threshold = options.value_threshold;
         match value {
             Value::Stream(source) => {
-                let place = table.values(dir, env)?.append_from(source, options.compression)?.encode();
+                let values = table.values(dir, env)?;
+                let place = values.append_from(source, options.compression, &mut take_room)?.encode();
                 table.writer.add(EntryRef { key, seq: 0, kind, expiry, value: &place })?;
             }
             Value::Bytes(value) if kind.holds_value() && value.len() >= threshold => {
+                take_room(value.len() as u64)?;
                 let place = table.values(dir, env)?.append(value, options.compression)?.encode();
                 let kind = Kind::PutPointer;
                 table.writer.add(EntryRef { key, seq: 0, kind, expiry, value: &place })?;
@@ -359,8 +403,8 @@ impl TableBuilder {
     }
 
     fn begin_table(&mut self) -> Result<Table> {
-        if let Some(begin) = &mut self.begin {
-            begin(self.options.table_bytes)?;
+        if let Some(room) = &mut self.room {
+            (room.check)(self.options.table_bytes)?;
         }
         let name = format!("{}-{:06}{TABLE_SUFFIX}", self.stem, self.done.len() + 1);
         let options = TableOptions {

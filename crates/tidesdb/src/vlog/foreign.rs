@@ -36,11 +36,17 @@ impl ForeignValues {
         self.file.append(value, compression)?.ok_or_else(full)
     }
 
-    /// Appends the value that `source` yields up to its end, in chunks, and returns where it lies.
+    /// Appends the value that `source` yields up to its end, in chunks, and returns where it lies. Calls `before` with the length of each chunk
+    /// before it is written.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty value and for one of more than 16 TiB; `Io`, also from `source`.
-    pub fn append_from(&self, source: &mut dyn Read, compression: Compression) -> Result<ChunkedPlace> {
+    /// `InvalidArgument` for an empty value and for one of more than 16 TiB; `Io`, also from `source`; those of `before`.
+    pub fn append_from(
+        &self,
+        source: &mut dyn Read,
+        compression: Compression,
+        before: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<ChunkedPlace> {
         let mut index = ChunkIndex::new(CHUNK_BYTES as u32);
         let (mut chunk, mut len) = (Vec::with_capacity(CHUNK_BYTES), 0);
         loop {
@@ -54,6 +60,7 @@ impl ForeignValues {
             if len > CHUNKED_BYTES_MAX {
                 return Err(Error::invalid(format!("a value is longer than {CHUNKED_BYTES_MAX} bytes")));
             }
+            before(chunk.len() as u64)?;
             index.push(self.append(&chunk, compression)?);
         }
         if len == 0 {

@@ -199,7 +199,8 @@ impl<'a> Loader<'a> {
         let Pending { rows, bytes: all, replaced, since } = &mut self.pending;
         (*rows, *all, *replaced) = (*rows + 1, *all + bytes, *replaced + u64::from(is_there));
         *since = (since.0 + 1, since.1 + bytes);
-        Ok(since.0 >= BATCH_ROWS || since.1 >= BATCH_BYTES)
+        let is_late = self.run.as_ref().is_some_and(|run| run.began.elapsed() >= self.limits.run_time);
+        Ok(is_late || since.0 >= BATCH_ROWS || since.1 >= BATCH_BYTES)
     }
 
     /// Commits the batch, or the tables if it is time, and chooses where the next rows go.

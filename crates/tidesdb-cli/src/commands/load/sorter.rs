@@ -4,6 +4,9 @@
 //! rows of earlier ones; no merge runs there. A cursor over it then shows each key once, in order. The scratch database lies in the folder of the
 //! database whose rows are loaded, and belongs to whoever may write that one.
 
+use std::ffi::OsStr;
+use std::fs::DirEntry;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -205,10 +208,36 @@ fn wrong(what: String) -> Error {
     Error::InvalidArgument { what: what.into() }
 }
 
-/// Removes a scratch database, and nothing else: it has a file that only a database has.
+/// Removes a scratch database, also a part of one: a kill while it was made or removed leaves that. Another folder stays.
 fn remove(path: &Path) {
-    if path.join("CURRENT").is_file() {
+    if path.join("CURRENT").is_file() || has_only_files_of_database(path) {
         // The next load tries again.
         let _ = std::fs::remove_dir_all(path);
+    }
+}
+
+fn has_only_files_of_database(path: &Path) -> bool {
+    let is_one = |file: io::Result<DirEntry>| {
+        file.is_ok_and(|file| {
+            file.file_type().is_ok_and(|kind| kind.is_file()) && is_of_database(&file.file_name())
+        })
+    };
+    std::fs::read_dir(path).is_ok_and(|mut files| files.all(is_one))
+}
+
+/// Returns whether a file is named as the engine names those of a database.
+pub(super) fn is_of_database(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let (stem, end) = name.split_once('.').unwrap_or((name, ""));
+    match end {
+        "" => ["LOCK", "RESERVE", "EVENTS", "FIGURES", "SYNC-FAILED"].contains(&stem),
+        _ if name == "CURRENT.new" || name == "EVENTS.old" || name.starts_with("INGEST-") => true,
+        _ => {
+            let is_number = !stem.is_empty() && stem.bytes().all(|b| b.is_ascii_digit());
+            let (end, aside) = end.split_once('.').unwrap_or((end, ""));
+            is_number
+                && ["manifest", "wal", "klog", "vlog"].contains(&end)
+                && ["", "orphan", "lost", "free"].contains(&aside)
+        }
     }
 }

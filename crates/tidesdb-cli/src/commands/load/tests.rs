@@ -306,3 +306,76 @@ fn tables_are_taken_now_and_then() {
     assert!(way(&loader.tally).unwrap().ends_with("after line 51 in batches: the rows came slowly"));
     assert_eq!(stage.run(&["scan", "-c"]), "47\n");
 }
+
+/// A row now and then, as from a program: a thousand of them may take hours.
+#[test]
+fn the_time_of_tables_ends_with_any_row() {
+    let stage = Stage::new();
+    let session = session(&stage);
+    let family = session.family().unwrap();
+    for (run_time, is_due) in [(std::time::Duration::ZERO, true), (std::time::Duration::MAX, false)] {
+        let limits = Limits { sorted_from: 1000, run_time, ..Limits::default() };
+        let mut loader = Loader::new(&session, &family, limits).unwrap();
+        step(&mut loader, 0..1); // the tables begin
+        let row = format::Row { line: 2, key: b"1", value: b"slow", expiry: 0 };
+        loader.turn(&row, || 0).unwrap();
+        assert_eq!((loader.add(&row).unwrap(), loader.tally.rows), (is_due, 1));
+        loader.step().unwrap();
+        assert_eq!((loader.tally.rows, loader.tally.batches.is_some()), (1 + u64::from(is_due), is_due));
+    }
+}
+
+/// A kill while the scratch database is made or removed leaves a part of it.
+#[test]
+fn a_part_of_a_scratch_database_is_removed_and_another_folder_stays() {
+    let stage = Stage::new();
+    let session = session(&stage);
+    let family = session.family().unwrap();
+    let scratch = session.path.join("SORTING");
+    let limits = Limits { sort_from: 1, sort_chunk: 1, ..Limits::default() };
+    let sorts = |names: &[&str]| -> tidesdb::Result<()> {
+        std::fs::create_dir(&scratch).unwrap();
+        names.iter().for_each(|name| std::fs::write(scratch.join(name), "x").unwrap());
+        let mut loader = Loader::new(&session, &family, limits).unwrap();
+        for (line, key) in [(1, b"b"), (2, b"a"), (3, b"c")] {
+            let row = format::Row { line, key, value: b"value", expiry: 0 };
+            loader.turn(&row, || 1 << 20)?;
+            loader.add(&row)?;
+        }
+        loader.step()?;
+        let made = std::fs::read_dir(&scratch).unwrap().map(|file| file.unwrap().file_name());
+        for name in made.filter(|name| name != "CURRENT") {
+            assert!(sorter::is_of_database(&name), "{}: a file of a scratch database", name.display());
+        }
+        loader.commit()
+    };
+    let parts: [&[&str]; 6] = [
+        &[],
+        &["LOCK"],
+        &["LOCK", "EVENTS", "EVENTS.old", "FIGURES", "RESERVE", "SYNC-FAILED"],
+        &["LOCK", "CURRENT.new", "000001.manifest"],
+        &["000012.wal", "000012.wal.free", "000001.klog.orphan", "INGEST-0a-000001.klog"],
+        &["LOCK", "CURRENT", "000001.klog", "000002.vlog"],
+    ];
+    for part in parts {
+        sorts(part).unwrap_or_else(|e| panic!("{part:?}: {e}"));
+        assert!(!scratch.exists(), "{part:?}");
+    }
+    assert_eq!(stage.run(&["scan", "-k"]), "a\nb\nc\n");
+    let others: [&[&str]; 4] =
+        [&["notes.txt"], &["LOCK", "000001.wal", "notes.klog"], &["rows-000001.klog"], &["1.txt.free"]];
+    for other in others {
+        let e = sorts(other).unwrap_err().to_string();
+        assert!(e.contains("SORTING is needed to sort rows: remove it"), "{other:?}: {e}");
+        let left = other.iter().filter(|name| scratch.join(name).exists()).count();
+        assert_eq!(left, other.len(), "{other:?}");
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
+    // A folder in it is no file of a database.
+    std::fs::create_dir_all(scratch.join("000001.wal")).unwrap();
+    let mut loader = Loader::new(&session, &family, limits).unwrap();
+    step(&mut loader, 5..6);
+    let row = format::Row { line: 2, key: b"0", value: b"", expiry: 0 };
+    loader.turn(&row, || 1 << 20).unwrap_err();
+    assert!(scratch.join("000001.wal").is_dir());
+}

@@ -111,9 +111,14 @@ fn start_looking(path: &Path) -> Receiver<Found> {
 /// back, and reading from it would never end.
 fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&flag))?;
+    for signal in ENDING {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
     Ok(flag)
 }
+
+/// Signals by which another process asks this one to end. The keys of the terminal for them send none while it is raw.
+const ENDING: [i32; 2] = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT];
 
 /// Draws, reads the keys and takes what the other thread finds.
 fn watch(path: &Path, look: Look, colours: bool) -> io::Result<()> {
@@ -164,4 +169,19 @@ fn watch(path: &Path, look: Look, colours: bool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By default each of them ends the process, which leaves the terminal raw.
+    #[test]
+    fn signals_that_ask_to_end_are_told() {
+        let asked = asked_to_end().unwrap();
+        for signal in ENDING {
+            signal_hook::low_level::raise(signal).unwrap();
+            assert!(asked.swap(false, Ordering::Relaxed), "{signal}");
+        }
+    }
 }

@@ -116,15 +116,30 @@ impl Evidence<'_> {
         self.writer.is_some_and(|(state, _)| state.has_ended())
     }
 
-    /// How much the figure `name` has grown within the last hour, over all sessions: one that begins counts from zero. `None` if the
-    /// history does not say.
-    fn grown(&self, name: &str) -> Option<i64> {
-        let series = self.recent(name);
+    /// How much the figure `name`, now `current`, has grown within the last hour, over all sessions: one that begins counts from zero. With
+    /// the time that this covers; `None` if the history does not say.
+    fn grown(&self, name: &str, current: u64) -> Option<(u64, Duration)> {
+        let millis = |time: Duration| time.as_millis() as u64;
+        let at = self.now.saturating_sub(self.writer.map_or(0, |(_, age)| millis(age)));
+        let (opened, since) =
+            (at.saturating_sub(millis(self.open_for)), self.now.saturating_sub(HOUR_MILLIS));
+        let mut series = self.recent(name);
+        if opened >= since {
+            series.insert(series.partition_point(|(millis, _)| *millis < opened), (opened, 0));
+        }
+        if at >= since {
+            // A sample of this session may be a little newer than the figures, or count families that they leave out.
+            let recorded = series.last().filter(|(millis, _)| *millis >= opened).map_or(0, |last| last.1);
+            series.push((at, i64::try_from(current).unwrap_or(i64::MAX).max(recorded)));
+        }
         let step = |pair: &[(u64, i64)]| match pair[1].1.saturating_sub(pair[0].1) {
             fallen if fallen < 0 => pair[1].1.max(0),
             grown => grown,
         };
-        (series.len() > 1).then(|| series.windows(2).map(step).fold(0, i64::saturating_add))
+        let (first, last) = (series.first()?, series.last()?);
+        let span = Duration::from_millis(last.0.saturating_sub(first.0)).max(Duration::from_secs(1));
+        let sum = || series.windows(2).map(step).fold(0, i64::saturating_add).unsigned_abs();
+        (series.len() > 1).then(|| (sum(), span))
     }
 
     /// The setting `name` of the database, if it is a number and not the default.
@@ -144,13 +159,11 @@ impl Evidence<'_> {
 
     /// How long writers waited for `cause`, and within which time: of the last hour if the history says so, else since the open.
     fn waited(&self, cause: StallCause) -> (Duration, Duration) {
-        match self.grown(&format!("stall.{}.time", cause.name())) {
-            Some(nanos) => {
-                let hour = Duration::from_millis(HOUR_MILLIS);
-                let within = self.open_for.min(hour).max(Duration::from_secs(1));
-                (Duration::from_nanos(nanos.unsigned_abs()), within)
-            }
-            None => (self.stats.stalled_by(cause).time, self.open_for),
+        let time = self.stats.stalled_by(cause).time;
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match self.grown(&format!("stall.{}.time", cause.name()), nanos) {
+            Some((nanos, within)) => (Duration::from_nanos(nanos), within),
+            None => (time, self.open_for),
         }
     }
 

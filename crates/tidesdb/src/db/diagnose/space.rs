@@ -61,9 +61,9 @@ pub(super) fn old_snapshot(seen: &Evidence<'_>) -> Option<Finding> {
     let age = Duration::try_from_secs_f64(seen.stats.oldest_snapshot_seconds).unwrap_or_default();
     // Of the last hour if the history says so, else since the open.
     let sum = |of: fn(&FamilyStats) -> u64| seen.stats.families.iter().map(of).fold(0, u64::saturating_add);
-    let of_hour = |name| seen.grown(name).map(i64::unsigned_abs);
-    let older = of_hour("older_versions").unwrap_or_else(|| sum(|family| family.older_versions));
-    let written = of_hour("entries_written").unwrap_or_else(|| sum(|family| family.entries_written));
+    let of_hour = |name, all| seen.grown(name, all).map_or(all, |(grown, _)| grown);
+    let older = of_hour("older_versions", sum(|family| family.older_versions));
+    let written = of_hour("entries_written", sum(|family| family.entries_written));
     let part = share(older as f64, written as f64);
     // With history_bytes, older versions are kept on purpose.
     let keeps_history = seen.setting("history_bytes").is_some();

@@ -266,6 +266,13 @@ fn found(change: Change) -> Vec<&'static str> {
     scene.findings().into_iter().map(|finding| finding.rule).collect()
 }
 
+/// The text of all findings after a change of a healthy database.
+fn found_with_text(change: Change) -> String {
+    let mut scene = healthy();
+    change(&mut scene);
+    scene.findings().iter().map(Finding::to_string).collect()
+}
+
 /// Waits of another session or of another day are no finding.
 #[test]
 fn only_the_waits_of_this_hour_count() {
@@ -299,6 +306,48 @@ fn only_the_waits_of_this_hour_count() {
         s.history = vec![(NOW - 60_000, name, 3_600_000_000_000), (NOW, name, 3_600_000_000_000)];
     });
     assert_eq!(caught_up, [""; 0]);
+}
+
+/// The history has a sample a minute; what has happened since the last one counts, too.
+#[test]
+fn the_last_minute_counts() {
+    let refused = found_with_text(|s| {
+        s.stats.stalled[StallCause::Memory as usize].gave_up = 3;
+        let name = "stall.memory.gave_up";
+        s.history = vec![(NOW - 90_000, name, 2), (NOW - 30_000, name, 2)];
+    });
+    assert!(refused.starts_with("urgent: writes are refused"), "{refused}");
+    let waits = found_with_text(|s| {
+        s.stats.stalled[StallCause::Tables as usize].time = Duration::from_secs(30);
+        let name = "stall.tables.time";
+        s.history = vec![(NOW - 91_000, name, 0), (NOW - 31_000, name, 0)];
+    });
+    assert!(waits.contains("30.00 s within 90.00 s, which is 33.3 % of it"), "{waits}");
+    // A sample that is newer than the figures is no new session.
+    let newer = found(|s| {
+        s.stats.stalled[StallCause::Tables as usize].time = Duration::from_secs(3500);
+        let name = "stall.tables.time";
+        s.history = vec![(NOW - 60_000, name, 3_500_000_000_000), (NOW, name, 3_500_000_000_001)];
+    });
+    assert_eq!(newer, [""; 0]);
+    // The first second of a session that has just begun.
+    let begun = found_with_text(|s| {
+        s.open_for = Duration::from_secs(20);
+        s.stats.stalled[StallCause::Memory as usize].gave_up = 1;
+        s.history = vec![(NOW - 19_000, "stall.memory.gave_up", 1)];
+    });
+    assert!(begun.starts_with("urgent: writes are refused"), "{begun}");
+}
+
+/// The waits of all sessions of an hour are a part of that hour, not of the time since the last open.
+#[test]
+fn waits_are_a_share_of_the_time_that_they_are_of() {
+    let waits = found_with_text(|s| {
+        s.open_for = Duration::from_secs(2);
+        let name = "stall.tables.time";
+        s.history = vec![(NOW - 1_001_000, name, 0), (NOW - 300_000, name, 600_000_000_000)];
+    });
+    assert!(waits.contains("10 minutes within 17 minutes, which is 60.0 % of it"), "{waits}");
 }
 
 /// Databases that look ill only at first sight.
@@ -348,11 +397,7 @@ fn what_is_over_or_by_design_or_another_process_is_no_finding() {
 /// What a rule says beside its name, where that depends on what it sees.
 #[test]
 fn rules_name_what_they_see() {
-    let said = |change: Change| {
-        let mut scene = healthy();
-        change(&mut scene);
-        scene.findings().iter().map(Finding::to_string).collect::<String>()
-    };
+    let said = found_with_text;
     let text = said(|s| s.around.holders = vec![holder(7, 1 << 30), holder(9, 1 << 29)]);
     assert!(
         text.contains("process 7 (copy\\u{1b}[31m), the one that writes, holds 3 removed files"),

@@ -14,8 +14,9 @@ pub(super) fn refused(seen: &Evidence<'_>) -> Option<Finding> {
     let line = |(cause, stall): &(StallCause, &StallStats)| {
         format!("{} commits waited too long for {} and failed with Busy", stall.gave_up, cause.name())
     };
-    let recent = gave_up.iter().map(|(cause, _)| seen.grown(&format!("stall.{}.gave_up", cause.name())));
-    let is_over = recent.clone().all(|grown| grown == Some(0));
+    let grown = |cause: StallCause, now: u64| seen.grown(&format!("stall.{}.gave_up", cause.name()), now);
+    let is_over =
+        gave_up.iter().all(|(cause, stall)| grown(*cause, stall.gave_up).is_some_and(|(n, _)| n == 0));
     finding(
         (if is_over { Severity::Advice } else { Severity::Urgent }, "refused"),
         if is_over { "writes were refused, but not within the last hour" } else { "writes are refused" },

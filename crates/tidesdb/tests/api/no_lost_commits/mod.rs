@@ -14,6 +14,7 @@ mod generation_stores;
 pub(crate) mod generations;
 mod handles;
 mod ingest;
+mod ingest_edges;
 mod ingest_places;
 mod ingest_traps;
 mod lost_logs;
