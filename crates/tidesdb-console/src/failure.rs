@@ -149,10 +149,13 @@ impl From<Error> for Failure {
             _ => Exit::Failed,
         };
         let next = match &e {
-            Error::Corrupt { .. } => Some(
-                "`tidesdb verify` lists all damage; restore a checkpoint, or add `--recovery salvage` to `dump` what can \
-                 be read",
+            Error::Corrupt { file, .. } if file.contains(".wal") => Some(
+                "`tidesdb verify --recovery salvage` lists all damage; restore a checkpoint, or add `--recovery salvage` to \
+                 `dump` what can be read",
             ),
+            Error::Corrupt { .. } => {
+                Some("`tidesdb verify` lists all damage; restore a checkpoint or a backup")
+            }
             Error::Locked { .. } => Some(
                 "wait until the other process closes it, or stop that process; commands that only read work meanwhile",
             ),

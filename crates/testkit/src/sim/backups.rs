@@ -137,6 +137,13 @@ pub(super) fn clear_up(world: &World, shelf: &Shelf) {
     }
 }
 
+/// Tells what the last prunes have left.
+pub(super) fn settle_last(world: &World, shelf: &Shelf) {
+    if let Ok(listed) = shelf.writer().list() {
+        settle(world, shelf, &listed);
+    }
+}
+
 /// Judges the result of a call: another writer may have taken the store over, and a generation may have been removed meanwhile.
 fn judge(world: &World, shelf: &Shelf, failures: u64, done: Result<(), Error>) {
     match done {

@@ -269,6 +269,7 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     }
     let (acked, durable, objects) = (world.acked(), lock(&world.ledger).durable, world.objects());
     if let Some(shelf) = &world.shelf {
+        backups::settle_last(&world, shelf);
         shelf.capture("the end");
     }
     let World { plan, db, disk, clock, families, isolated, ledger, captures, ahead, shelf, .. } = world;

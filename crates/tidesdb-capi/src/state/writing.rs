@@ -233,6 +233,7 @@ impl<'a> Op<'a> {
 /// # Errors
 /// `ERR_INVALID_ARGS`, `ERR_BUSY`, `ERR_MEMORY_LIMIT`; the engine's errors.
 pub(crate) fn add(txn: Handle, cf: Handle, op: Op<'_>, how: &Writing) -> Answer {
+    callback::not_in_order()?;
     let mut lent = TRANSACTIONS.lend(txn)?;
     if let Op::Put(key, value) = op {
         lent.database().check_size(key, value)?;

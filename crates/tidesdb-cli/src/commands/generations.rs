@@ -184,8 +184,23 @@ fn address(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with(S3))
 }
 
+/// Returns an error for what looks like an address and is none that is known: a directory of that name would be a store on this machine.
+fn known_address(path: &Path) -> Outcome<()> {
+    let Some((scheme, rest)) = path.to_str().and_then(|text| text.split_once(':')) else { return Ok(()) };
+    // One letter is a drive of Windows.
+    let is_scheme = scheme.len() > 1
+        && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    if !is_scheme || !rest.starts_with('/') || address(path).is_some() {
+        return Ok(());
+    }
+    let what = format!("a store cannot be at an address that begins with {scheme}:");
+    Err(Failure::usage(what).next("a bucket is s3://BUCKET/PREFIX; a directory of such a name is ./NAME"))
+}
+
 /// Opens a store; a directory is created if it is missing and may be new.
 fn place_of(path: &Path, is_new: bool) -> Outcome<Arc<dyn ObjectStore>> {
+    known_address(path)?;
     if let Some(address) = address(path) {
         return bucket(address);
     }
@@ -204,7 +219,9 @@ fn place_of(path: &Path, is_new: bool) -> Outcome<Arc<dyn ObjectStore>> {
 fn bucket(address: &str) -> Outcome<Arc<dyn ObjectStore>> {
     use tidesdb_objects::{S3Options, s3};
     let store = S3Options::from_url(address).and_then(S3Options::environment).and_then(s3);
-    Ok(Arc::new(store.map_err(|e| Failure::usage(format!("cannot use {}: {e}", plain(address))))?))
+    // Before an @ there may be keys.
+    let shown = address.rsplit_once('@').map_or(address, |(_, bucket)| bucket);
+    Ok(Arc::new(store.map_err(|e| Failure::usage(format!("cannot use {}: {e}", plain(shown))))?))
 }
 
 #[cfg(not(feature = "s3"))]
@@ -495,6 +512,14 @@ mod tests {
     fn addresses_are_no_directories() {
         assert_eq!(address(Path::new("s3://bucket/a")), Some("s3://bucket/a"));
         assert_eq!(address(Path::new("s3/bucket")), None);
+        for unknown in ["S3://bucket/a", "s3a://bucket", "s3:/bucket", "https://host/bucket", "gs://b"] {
+            assert_eq!(known_address(Path::new(unknown)).unwrap_err().exit, Exit::Usage, "{unknown}");
+        }
+        for known in
+            ["s3://bucket/a", "./S3://bucket", "dir", "a:b/c", "C:/dir", "C:", "/mnt/a:/b", ":/x", "1a:/b"]
+        {
+            assert!(known_address(Path::new(known)).is_ok(), "{known}");
+        }
     }
 
     /// With `.` it was inside of the database.

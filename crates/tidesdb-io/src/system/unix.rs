@@ -106,7 +106,11 @@ impl Folder {
     /// Gives the regular file `name` a second name `to_name` in `to`.
     pub(crate) fn link(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
         regular(stat_in(&self.0, name)?.st_mode)?;
-        Ok(retry_on_intr(|| rustix::fs::linkat(&self.0, name, &to.0, to_name, AtFlags::empty()))?)
+        match retry_on_intr(|| rustix::fs::linkat(&self.0, name, &to.0, to_name, AtFlags::empty())) {
+            // So Linux says that the file system has no links, such as FAT.
+            Err(Errno::PERM) => Err(io::ErrorKind::Unsupported.into()),
+            linked => Ok(linked?),
+        }
     }
 
     /// Returns the names of all regular files.

@@ -64,10 +64,12 @@ impl Failed {
             (None, _) => chain.last().cloned().unwrap_or_default(),
         };
         secrets.hide(&mut text);
-        let is_timeout = chain.iter().chain([&text]).any(|text| text.contains("timed out"));
         let is_exhausted = chain.iter().any(|text| is_exhausted(text));
         // A redirection to nowhere: another region.
-        let is_refused = chain.iter().any(|text| text.contains("without LOCATION")) || text == UNPLAIN;
+        let is_refused = chain.iter().any(|text| text.contains("without LOCATION"))
+            || text == UNPLAIN
+            || text.starts_with(NO_CREDENTIALS);
+        let is_timeout = !is_refused && chain.iter().chain([&text]).any(|text| text.contains("timed out"));
         let rest = answer.and_then(|answer| answer.split_once(": ")).map_or("", |(_, rest)| rest.trim());
         let is_foreign = status.is_some() && code.is_none() && !rest.is_empty();
         Self { status, code, text, is_timeout, is_exhausted, is_refused, is_foreign }
@@ -108,6 +110,7 @@ impl Failed {
         let kind = match self.status {
             Some(404) if self.is_missing_object() => io::ErrorKind::NotFound,
             Some(401 | 403) => io::ErrorKind::PermissionDenied,
+            None if self.text.starts_with(NO_CREDENTIALS) => io::ErrorKind::PermissionDenied,
             Some(416) => io::ErrorKind::UnexpectedEof,
             Some(501) => io::ErrorKind::Unsupported,
             _ if self.is_timeout => io::ErrorKind::TimedOut,
@@ -115,6 +118,17 @@ impl Failed {
         };
         io::Error::new(kind, format!("S3: {call} {name}: {}", self.text()))
     }
+}
+
+/// The service of the credentials was asked again and again already, and what it answers says nothing of the bucket.
+const NO_CREDENTIALS: &str = "no credentials could be obtained";
+
+fn no_credentials(e: &Error) -> Error {
+    let mut last: &dyn std::error::Error = e;
+    while let Some(inner) = last.source() {
+        last = inner;
+    }
+    Error::Generic { store: "S3", source: format!("{NO_CREDENTIALS}: {last}").into() }
 }
 
 /// Keys that cannot be a part of a request.
@@ -174,7 +188,7 @@ impl CredentialProvider for Watched {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let found = self.inner.get_credential().await?;
+        let found = self.inner.get_credential().await.map_err(|e| no_credentials(&e))?;
         if !is_plain(&found.key_id) || !found.token.as_deref().is_none_or(is_plain) {
             return Err(Error::Generic { store: "S3", source: UNPLAIN.into() });
         }
@@ -189,6 +203,21 @@ mod tests {
 
     fn failed(text: &str) -> Failed {
         Failed::new(&Error::Generic { store: "S3", source: text.into() }, &Secrets::default())
+    }
+
+    /// The answer of the service of the credentials was taken for one of the bucket: a missing object, or one worth another try.
+    #[test]
+    fn a_failure_to_get_credentials_is_none_of_the_bucket() {
+        for text in [format!("{STATUS}404 Not Found: "), "operation timed out".to_owned()] {
+            let e =
+                no_credentials(&Error::Generic { store: "InstanceMetadata", source: text.clone().into() });
+            let failed = Failed::new(&e, &Secrets::default());
+            assert_eq!(failed.status, None);
+            assert!(!failed.may_pass() && !failed.is_missing_object() && !failed.is_cut());
+            let e = failed.into_io("get of", "backup.index");
+            assert_eq!(e.kind(), io::ErrorKind::PermissionDenied);
+            assert!(e.to_string().contains(NO_CREDENTIALS), "{e}");
+        }
     }
 
     #[test]

@@ -141,6 +141,9 @@ impl S3Options {
         let place = url
             .strip_prefix("s3://")
             .ok_or_else(|| wrong("the address of a bucket is s3://BUCKET/PREFIX"))?;
+        if place.split('/').next().is_some_and(|bucket| bucket.contains(['@', ':'])) {
+            return Err(wrong("the address of a bucket has no keys: they come from the environment"));
+        }
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         Ok(Self::new(bucket).prefix(prefix))
     }
@@ -151,7 +154,7 @@ impl S3Options {
     /// `AWS_SSE_KMS_KEY_ID`.
     ///
     /// # Errors
-    /// `InvalidInput` for another kind of encryption.
+    /// `InvalidInput` for another kind of encryption, and for a key without `aws:kms`.
     ///
     /// ```
     /// use tidesdb_objects::S3Options;
@@ -175,6 +178,9 @@ impl S3Options {
         self.virtual_host |= is_set("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
         let key = get(&["AWS_SSE_KMS_KEY_ID"]);
         match get(&["AWS_SERVER_SIDE_ENCRYPTION"]).as_deref() {
+            Some("AES256") | None if key.is_some() => {
+                return Err(wrong("AWS_SSE_KMS_KEY_ID needs AWS_SERVER_SIDE_ENCRYPTION=aws:kms"));
+            }
             None => {}
             Some("AES256") => self.encryption = Encryption::Server,
             Some("aws:kms") => self.encryption = Encryption::Kms(key),
@@ -352,7 +358,8 @@ mod tests {
 
     #[test]
     fn a_password_in_an_address_is_not_shown() {
-        let options = S3Options::from_url("s3://KEY:hush@bucket/x").unwrap();
+        assert!(!S3Options::from_url("s3://KEY:hush@b/x").unwrap_err().to_string().contains("hush"));
+        let options = S3Options::new("KEY:hush@bucket");
         assert!(!format!("{options:?}").contains("hush") && !refused(options).contains("hush"));
         assert!(!S3Options::from_url("https://KEY:hush@h/b").unwrap_err().to_string().contains("hush"));
         let with = S3Options::new("b").endpoint("https://u:hu@sh@h");

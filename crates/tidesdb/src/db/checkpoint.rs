@@ -70,15 +70,21 @@ fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -
     let name = path.display().to_string();
     let target = ctx.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
     let target = PooledDir::wrap(target, &ctx.write.env.descriptors);
+    let exists = || Error::Exists {
+        what: format!("a file or folder in the directory {name}, which must be empty,").into(),
+    };
     if !target.is_empty().map_err(|e| Error::io("list", &name, e))? {
-        return Err(Error::Exists {
-            what: format!("a file or folder in the directory {name}, which must be empty,").into(),
-        });
+        return Err(exists());
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
+    // Again: another copy may have come in between, and its files are not removed below.
+    if target.list().map_err(|e| Error::io("list", &name, e))?.iter().any(|file| file != files::LOCK) {
+        return Err(exists());
+    }
     let result = fill(ctx, state, &target, transfer);
     if result.is_err() {
-        // A failed copy must not look like a database.
+        // A failed copy must not look like a database, at no moment.
+        let _ = target.unlink(files::CURRENT);
         for file in target.list().unwrap_or_default() {
             let _ = target.unlink(&file);
         }

@@ -49,7 +49,7 @@ impl Db {
         let id = new_id(engine, new)?;
         let options = from.current_options();
         let to = core(engine, id, new, options.clone(), from.core.owned_view().version.clone());
-        let mut files = CloneFiles { engine, to, out: Rewritten::default() };
+        let mut files = CloneFiles { engine, to, out: Rewritten::default(), room: 0 };
         files.copy(&from)?;
         // The copied rows become durable, so every commit before them must be durable too.
         engine.write.sync_to(engine.write.log.sequencer().visible_end())?;
@@ -70,7 +70,12 @@ struct CloneFiles<'a> {
     /// Stand-in for the clone until it is published.
     to: Arc<FamilyCore>,
     out: Rewritten,
+    /// Bytes of values that the disk was found to have room for, and that no value has taken.
+    room: u64,
 }
+
+/// Bytes of values that the disk must have room for at each check.
+const VALUES_AHEAD: u64 = 16 << 20;
 
 impl CloneFiles<'_> {
     /// Writes the current contents of `from` durably.
@@ -90,6 +95,7 @@ impl CloneFiles<'_> {
             cursor.next()?;
             if map.allocated_bytes() >= to.buffer_bytes() || !cursor.valid() {
                 self.engine.write.jobs.check_open()?;
+                self.engine.write.log.check_space_for_merge(map.allocated_bytes() as u64)?;
                 let full = std::mem::replace(&mut map, staging());
                 let mut source = Source::memtable(&full);
                 source.seek_to_first()?;
@@ -106,10 +112,23 @@ impl CloneFiles<'_> {
         to.vlog.sync()
     }
 
+    /// Called before a value of `bytes` bytes is written: what merges leave free stays free, with room for a table.
+    fn take_room(&mut self, bytes: u64) -> Result<()> {
+        if self.room < bytes {
+            let wanted = bytes.max(VALUES_AHEAD);
+            let table = self.to.buffer_bytes() as u64;
+            self.engine.write.log.check_space_for_merge(wanted.saturating_add(table))?;
+            self.room = wanted;
+        }
+        self.room -= bytes;
+        Ok(())
+    }
+
     /// Copies the value on which `cursor` stands. Returns the kind and the value of its new entry.
-    fn copy_value(&self, from: &Family, cursor: &mut Cursor) -> Result<(Kind, Vec<u8>)> {
-        let to = &self.to;
+    fn copy_value(&mut self, from: &Family, cursor: &mut Cursor) -> Result<(Kind, Vec<u8>)> {
+        let to = Arc::clone(&self.to);
         if let Some(place) = cursor.chunks()? {
+            self.take_room(place.len)?;
             let place = to.vlog.copy_chunks(&from.core.vlog, &place, &mut Vec::new())?;
             return Ok((Kind::PutPointer, place.encode()));
         }
@@ -117,6 +136,7 @@ impl CloneFiles<'_> {
         if value.len() < to.options.value_threshold() {
             return Ok((Kind::Put, value.to_vec()));
         }
+        self.take_room(value.len() as u64)?;
         Ok((Kind::PutPointer, to.vlog.append(value, to.options.compression())?.encode().to_vec()))
     }
 }

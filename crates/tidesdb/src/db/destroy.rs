@@ -56,6 +56,7 @@ impl OpenOptions {
         let lock = self.lock_dir(&dir)?;
         let mut ours = files_of(&*dir)?;
         ours.retain(|name| name != CURRENT && name != LOCK);
+        ours.sort_by_key(|name| is_data(name)); // last: by these a later call finds what this one has left
         remove(&*dir, CURRENT)?;
         sync(&*dir)?;
         ours.iter().try_for_each(|name| remove(&*dir, name))?;
@@ -72,15 +73,19 @@ impl OpenOptions {
     }
 }
 
-/// Returns the files of the database in a folder.
-fn files_of(dir: &dyn Dir) -> Result<Vec<String>> {
-    let names = list(dir)?;
-    let is_data = |name: &String| match files::parse(name) {
+/// Returns true for a file that shows that there is a database, or a part of one.
+fn is_data(name: &str) -> bool {
+    match files::parse(name) {
         Some(FileKind::Manifest(_) | FileKind::Wal(_) | FileKind::Table(_) | FileKind::Vlog(_)) => true,
         Some(_) => name == CURRENT_NEW,
         None => name == UNFINISHED || name == RESTORING,
-    };
-    if !has_current(dir)? && !names.iter().any(is_data) {
+    }
+}
+
+/// Returns the files of the database in a folder.
+fn files_of(dir: &dyn Dir) -> Result<Vec<String>> {
+    let names = list(dir)?;
+    if !has_current(dir)? && !names.iter().any(|name| is_data(name)) {
         return Err(Error::NotFound { what: format!("database {}", dir.path().display()).into() });
     }
     let is_ours = |name: &String| files::parse(name).is_some() || is_data(name) || name == LIBRARY_LOG;

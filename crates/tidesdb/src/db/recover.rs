@@ -374,7 +374,7 @@ impl<'a> Replay<'a> {
     /// Checks the values of `piece`. If one is missing, the replay stops before its commit.
     ///
     /// # Errors
-    /// `Corrupt` for a missing value in the mode `Strict`.
+    /// `Corrupt` for a missing value in the mode `Strict`, and in the mode `Tail` if nothing can have been lost but by damage.
     fn check_values(&mut self, piece: &Piece) -> Result<()> {
         for checked in self.replayer.begin(self.parts(piece), Replayer::check_values).finish()? {
             self.stopped_at = self.stopped_at.or(checked.missing);
@@ -384,7 +384,11 @@ impl<'a> Replay<'a> {
                 *range = range.start.min(part.start)..range.end.max(part.end);
             }
         }
-        let strict = self.engine.write.options.recovery == RecoveryMode::Strict;
+        let strict = match self.engine.write.options.recovery {
+            RecoveryMode::Strict => true,
+            RecoveryMode::Tail => self.replayer.has_lost_nothing(),
+            RecoveryMode::PointInTime | RecoveryMode::Salvage => false,
+        };
         let missing = piece.commits().find(|commit| strict && Some(commit.seq) == self.stopped_at);
         let what = "a commit refers to a value that is missing in its value log";
         missing.map_or(Ok(()), |at| Err(Error::corrupt(at.file, at.offset, what)))

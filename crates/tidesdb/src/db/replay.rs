@@ -233,6 +233,11 @@ impl Replayer {
         Self { write: Arc::clone(&engine.write), targets, same_boot, sync_failed }
     }
 
+    /// The kernel has every byte that the processes before have written.
+    pub(super) fn has_lost_nothing(&self) -> bool {
+        self.same_boot && !self.sync_failed
+    }
+
     /// Calls `work` with each part of the log: in threads of their own, as far as the system has threads; at once if there is only one part.
     pub(super) fn begin<R: Send + 'static>(
         self: &Arc<Self>,

@@ -54,10 +54,7 @@ impl FiguresFile {
     /// Of the disk.
     pub fn open(dir: &dyn Dir, uuid: [u8; 16]) -> Result<Option<Self>> {
         let file = match dir.open(FIGURES, Access::ReadWrite) {
-            // None, or one of another user: it is replaced.
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-                return Ok(None);
-            }
+            Err(e) if is_replaceable(&e) => return Ok(None),
             Err(_) if is_irregular(dir) => return Ok(None),
             opened => opened.map_err(|e| Error::io("open", FIGURES, e))?,
         };
@@ -89,7 +86,7 @@ impl FiguresFile {
     pub fn is_there(&self, dir: &dyn Dir) -> bool {
         match dir.open(FIGURES, Access::Read) {
             Ok(file) => file.identity() == self.file.identity(),
-            Err(e) => e.kind() != io::ErrorKind::NotFound && !is_irregular(dir),
+            Err(e) => !is_replaceable(&e) && !is_irregular(dir),
         }
     }
 
@@ -125,6 +122,11 @@ impl FiguresFile {
         self.number = number;
         Ok(())
     }
+}
+
+/// Returns true if the error of an open says that there is no file, or one of another user.
+fn is_replaceable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 /// Returns true if `FIGURES` is no regular file of `dir`.

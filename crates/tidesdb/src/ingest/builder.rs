@@ -82,6 +82,8 @@ pub(super) type CheckRoom = Box<dyn FnMut(u64) -> Result<()> + Send>;
 /// The room that a database leaves on its disk for tables and values.
 struct Room {
     check: CheckRoom,
+    /// Bytes of a table, which the disk must have room for besides.
+    table: u64,
     /// Bytes that the last check has found and no value has taken.
     for_values: u64,
 }
@@ -91,7 +93,7 @@ impl Room {
     fn take(&mut self, bytes: u64) -> Result<()> {
         if self.for_values < bytes {
             let wanted = bytes.max(VALUES_AHEAD);
-            (self.check)(wanted)?;
+            (self.check)(wanted.saturating_add(self.table))?;
             self.for_values = wanted;
         }
         self.for_values -= bytes;
@@ -151,7 +153,7 @@ impl TableBuilder {
     ) -> Result<Self> {
         let mut this = Self::new(env, Arc::clone(dir), stem, options)?;
         this.charge = Some((Charge::new(Use::Jobs), Arc::clone(memory)));
-        this.room = Some(Room { check, for_values: 0 });
+        this.room = Some(Room { check, table: this.options.table_bytes, for_values: 0 });
         Ok(this.memory_limit(memory.table_max()))
     }
 
@@ -404,7 +406,7 @@ impl TableBuilder {
 
     fn begin_table(&mut self) -> Result<Table> {
         if let Some(room) = &mut self.room {
-            (room.check)(self.options.table_bytes)?;
+            (room.check)(room.table)?;
         }
         let name = format!("{}-{:06}{TABLE_SUFFIX}", self.stem, self.done.len() + 1);
         let options = TableOptions {

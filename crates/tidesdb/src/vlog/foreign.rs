@@ -40,7 +40,7 @@ impl ForeignValues {
     /// before it is written.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty value and for one of more than 16 TiB; `Io`, also from `source`; those of `before`.
+    /// `InvalidArgument` for a value of more than 16 TiB; `Io`, also from `source`; those of `before`.
     pub fn append_from(
         &self,
         source: &mut dyn Read,
@@ -63,9 +63,7 @@ impl ForeignValues {
             before(chunk.len() as u64)?;
             index.push(self.append(&chunk, compression)?);
         }
-        if len == 0 {
-            return Err(Error::invalid("a value that is read from a stream has at least one byte"));
-        }
+        debug_assert!(len > 0, "the caller refuses an empty value");
         let pointer = self.append(&index.encode(), compression)?;
         Ok(index.place(pointer))
     }

@@ -141,6 +141,7 @@ pub extern "C" fn tidesdb_x_figures(db: Handle, figures: Out<*mut Figure>, count
     answer(|| {
         figures.check()?;
         count.check()?;
+        callback::not_in_order()?; // the figures are behind locks of merges
         let mut all = Figures::default();
         all.add_stats(&state::database(db)?.engine()?.stats());
         all.give(figures, count)
@@ -210,6 +211,7 @@ pub extern "C" fn tidesdb_x_diagnose(db: Handle, findings: Out<*mut Finding>, co
     answer(|| {
         findings.check()?;
         count.check()?;
+        callback::not_in_order()?;
         give_findings(&state::database(db)?.engine()?.diagnose(), findings, count)
     })
 }

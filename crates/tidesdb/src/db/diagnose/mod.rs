@@ -124,8 +124,10 @@ impl Evidence<'_> {
         let (opened, since) =
             (at.saturating_sub(millis(self.open_for)), self.now.saturating_sub(HOUR_MILLIS));
         let mut series = self.recent(name);
-        if opened >= since {
-            series.insert(series.partition_point(|(millis, _)| *millis < opened), (opened, 0));
+        // Before the first session there was nothing. (A machine that slept makes `opened` too late: then there are samples before it.)
+        let is_first = |all: Vec<(u64, i64)>| all.first().is_none_or(|(millis, _)| *millis >= opened);
+        if opened >= since && self.history.is_none_or(|history| is_first(history.series(name))) {
+            series.insert(0, (opened, 0));
         }
         if at >= since {
             // A sample of this session may be a little newer than the figures, or count families that they leave out.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, FamilyOptions, Isolation, Iter, MergeOperator};
+use tidesdb::{Db, Error, FamilyOptions, Isolation, Iter, MergeOperator, SyncMode};
 use tidesdb_io::sim::{Fault, Op, OpKind, OpSet, errno};
 
-use crate::common::{Pair, Sim, contents, fill, letters, noise, pairs, small, value};
+use crate::common::{DB, Pair, Sim, contents, fill, letters, noise, pairs, small, value};
 
 fn pair(key: &str, value: &str) -> Pair {
     (key.into(), value.into())
@@ -311,4 +311,25 @@ fn a_transaction_that_begins_at_a_clone_deletes_its_rows_by_range() {
     drop(cursor);
     tx.commit().unwrap();
     assert_eq!(rows(copy.iter().unwrap()), expected);
+}
+
+/// A clone filled the disk, with the room that flushes of acknowledged commits need.
+#[test]
+fn a_clone_leaves_free_what_merges_leave_free() {
+    const MIB: u64 = 1 << 20;
+    let sim = Sim::new();
+    let options = sim.options().sync(SyncMode::None).default_family(small());
+    let db = options.with(|o| o.disk_free_min = 20 * MIB).open().unwrap();
+    for n in 0..60u64 {
+        db.put(n.to_be_bytes(), noise(n, MIB as usize)).unwrap();
+    }
+    db.flush().unwrap();
+    sim.disk.limit_space(Some(50 * MIB));
+    let failed = db.clone_family("default", "copy").err();
+    let free = sim.env.disk.open_dir(DB.as_ref(), false).unwrap().space().unwrap().free;
+    assert!(matches!(failed, Some(Error::NoSpace { .. })), "{failed:?}");
+    assert!(free >= 20 * MIB, "{free} bytes are left");
+    assert!(db.family("copy").is_err());
+    sim.disk.limit_space(None);
+    assert_eq!(contents(&db.clone_family("default", "copy").unwrap()).len(), 60);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tidesdb::{Db, Error};
-use tidesdb_io::sim::Image;
+use tidesdb_io::sim::{Fault, Image, OpKind, errno};
 
 use crate::common::{DB, Sim, contents, fill, noise, small};
 
@@ -56,6 +56,22 @@ fn what_is_no_database_stays() {
     assert!(matches!(Db::destroy(dir.path()), Err(Error::NotFound { .. })));
     for (name, text) in &foreign[1..] {
         assert_eq!(fs::read(dir.path().join(name)).unwrap(), text.as_bytes());
+    }
+}
+
+/// A part of the files without those that show that there was a database was found by nobody: orphans may take gigabytes.
+#[test]
+fn a_second_call_removes_what_the_first_one_has_left() {
+    for name in ["RESERVE", "EVENTS", "000009.klog.orphan", "000001.manifest", "CURRENT"] {
+        let sim = Sim::new();
+        sim.open().close().unwrap();
+        sim.disk.write_file(format!("{DB}/000009.klog.orphan"), b"set aside").unwrap();
+        sim.disk.inject(Fault::errno(errno::EIO).on(OpKind::Unlink).path_ends(name));
+        let first = sim.options().destroy();
+        let is_there = sim.disk.file_names(DB).is_ok_and(|names| names.iter().any(|n| n != "LOCK"));
+        assert!(matches!(first, Err(Error::Io { .. })) && is_there, "{name}: {first:?}");
+        sim.options().destroy().unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(sim.disk.file_names(DB).unwrap_or_default(), [""; 0], "{name}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, OpenOptions, SyncMode, WriteBatch};
+use tidesdb::{Db, Error, OpenOptions, RecoveryMode, SyncMode, WriteBatch};
 use tidesdb_io::Env;
 use tidesdb_io::sim::{Body, Fault, Image, OpKind, OpSet, Starts, errno};
 
@@ -136,8 +136,9 @@ fn values_written_before_a_kill_are_neither_read_nor_written_again() {
     assert!(read > 50 * VALUE as u64 && written >= 50 * VALUE as u64, "{read} read, {written} written");
 }
 
+/// After a kill the kernel has every byte, so a value that is cut off is damage, and the commits behind it are not given up.
 #[test]
-fn a_commit_whose_value_is_cut_off_ends_the_log() {
+fn a_commit_whose_value_is_cut_off_ends_the_log_after_a_power_failure_only() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     for i in 0..20u8 {
@@ -148,9 +149,21 @@ fn a_commit_whose_value_is_cut_off_ends_the_log() {
         let vlog = names.iter().find(|name| name.ends_with(".vlog")).unwrap();
         let len = after.disk.read_file(format!("/db/{vlog}")).unwrap().len() as u64;
         after.disk.truncate_file(format!("/db/{vlog}"), len - 3000).unwrap();
-        let left: Vec<u8> = contents(after.open().default_family()).iter().map(|(k, _)| k[0]).collect();
-        assert_eq!(left, (0..18).collect::<Vec<u8>>());
+        let left = |mode| {
+            let db = after.options().recovery(mode).open()?;
+            Ok(contents(db.default_family()).iter().map(|(k, _)| k[0]).collect::<Vec<u8>>())
+        };
+        match left(RecoveryMode::Tail) {
+            Err(Error::Corrupt { file, .. }) => assert!(file.ends_with(".wal"), "{file}"),
+            other => assert_eq!(other.unwrap(), (0..18).collect::<Vec<u8>>()),
+        }
+        assert_eq!(left(RecoveryMode::PointInTime).unwrap(), (0..18).collect::<Vec<u8>>());
     }
+    let killed = sim.killed();
+    let names = killed.disk.file_names("/db").unwrap();
+    let vlog = names.iter().find(|name| name.ends_with(".vlog")).unwrap();
+    killed.disk.truncate_file(format!("/db/{vlog}"), 3000).unwrap();
+    assert!(matches!(killed.options().open(), Err(Error::Corrupt { .. })));
 }
 
 #[test]
