@@ -19,7 +19,7 @@ func spoil(t *testing.T, path string) {
 		t.Fatal("the settings are not the only long value:", files)
 	}
 	all := value(os.ReadFile(files[0]))
-	all[len(all)*3/4] ^= 1 // in the last value
+	all[len(all)*3/4] ^= 1
 	good(t, os.WriteFile(files[0], all, 0o644))
 }
 

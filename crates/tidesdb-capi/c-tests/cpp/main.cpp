@@ -172,7 +172,7 @@ static void a_damaged_family_is_not_missing()
     CHECK(code_of([&] { (void)db.family_or_create("f"); }) == TDB_ERR_INVALID_ARGS);
     int spoiled = 0;
     for (const auto &entry : std::filesystem::directory_iterator("damaged")) {
-        if (entry.path().extension() != ".vlog") continue; // it has the settings, as the last value
+        if (entry.path().extension() != ".vlog") continue; // it has the settings, as there are no rows
         std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
         const auto within = static_cast<std::streamoff>(entry.file_size() / 4 * 3);
         const int byte = file.seekg(within).get();

@@ -44,7 +44,7 @@ static void a_family_that_cannot_be_opened_is_not_missing(void)
     OK(tidesdb_x_create_family(db, "f", NULL, NULL));
     OK(tidesdb_rename_column_family(db, "f", "f"));
     close_db(db);
-    FILE *file = fopen("db/000001.vlog", "r+b"); /* its settings, the last value */
+    FILE *file = fopen("db/000001.vlog", "r+b"); /* its settings */
     CHECK(file != NULL && fseek(file, 0, SEEK_END) == 0);
     long within = ftell(file) * 3 / 4;
     CHECK(fseek(file, within, SEEK_SET) == 0);

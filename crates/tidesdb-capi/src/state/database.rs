@@ -83,6 +83,8 @@ pub(crate) struct Database {
     orders: Orders,
     /// The families that callers asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>, { rank::C_FAMILIES }>,
+    /// The name of a family that is being made by a clone, whose settings are not stored yet. Changed with `families` locked.
+    cloning: Mutex<Option<String>, { rank::LEAF }>,
     /// The bytes written by each transaction. Entries of freed transactions are removed whenever the list has
     /// doubled.
     transactions: Mutex<Counted, { rank::C_TRANSACTIONS }>,
@@ -125,6 +127,7 @@ impl Database {
             orders: Orders::default(),
             committer: Committer::default(),
             families: Mutex::default(),
+            cloning: Mutex::default(),
             transactions: Mutex::default(),
             catalog: Mutex::default(),
             facts,
@@ -284,7 +287,8 @@ impl Database {
     /// Errors of [`Database::engine`].
     pub(crate) fn names(&self) -> Answer<Vec<String>> {
         let mut names = self.engine()?.families();
-        names.retain(|name| name != SETTINGS_FAMILY);
+        let cloning = self.cloning.lock().clone();
+        names.retain(|name| name != SETTINGS_FAMILY && Some(name) != cloning.as_ref());
         Ok(names)
     }
 
@@ -310,6 +314,9 @@ impl Database {
         callback::not_in_order()?; // a thread that holds `families` may wait for a lock of the one that compares
         let engine = self.engine()?;
         let mut families = self.families.lock();
+        if self.cloning.lock().as_deref() == Some(name) {
+            return Err(told!(ERR_NOT_FOUND, "the family is being made"));
+        }
         // Under the lock, which a drop takes after the engine has dropped the family. So a family that is found
         // here and given a handle is also found by the drop.
         let engine = engine.family(name)?;
@@ -384,10 +391,12 @@ impl Database {
         if let Some(order) = self.orders.registered(&order_name) {
             put_text(&mut config.comparator_ctx_str, order.context_text.as_bytes());
         }
-        self.engine()?; // says what is missing, which it cannot with `families` locked
+        let engine = self.engine()?;
         let _catalog = self.catalog.lock();
+        // A thread that asks for the family before its settings are stored waits here.
         let mut families = self.families.lock();
-        let engine = self.make(name, &config, |engine| engine.create_family(name, options))?;
+        let engine = engine.create_family(name, options)?;
+        self.keep_settings_of_new(&engine, &config)?;
         Ok(self.adopt(&mut families, engine, &config)?.0)
     }
 
@@ -404,7 +413,20 @@ impl Database {
         let _catalog = self.catalog.lock();
         let (_, from) = self.family(source)?;
         let config = FamilyConfig { commit_hook_fn: None, ..from.config() };
-        self.make(new, &config, |engine| engine.clone_family(source, new)).map(drop)
+        let engine = self.engine()?;
+        let set_cloning = |name: Option<&str>| {
+            let _families = self.families.lock();
+            *self.cloning.lock() = name.map(str::to_owned);
+        };
+        if engine.family(new).is_ok() {
+            return Err(told!(ERR_EXISTS, "the family exists"));
+        }
+        // Not found by other threads until its settings are stored.
+        set_cloning(Some(new));
+        let made = engine.clone_family(source, new).map_err(Failure::from);
+        let kept = made.and_then(|made| self.keep_settings_of_new(&made, &config));
+        set_cloning(None);
+        kept
     }
 
     /// Renames a family; its handle stays valid.
@@ -415,12 +437,8 @@ impl Database {
         callback::not_in_order()?;
         check_name(new)?;
         let _catalog = self.catalog.lock();
-        let (_, family) = self.family(old)?;
-        if old == new {
-            return Ok(());
-        }
-        self.keep_settings(family.engine(), &family.config())?; // perhaps they are stored under the old name only
-        Ok(self.engine()?.rename_family(old, new)?)
+        self.family(old)?;
+        if old == new { Ok(()) } else { Ok(self.engine()?.rename_family(old, new)?) }
     }
 
     /// Drops a family; its handle becomes stale.
@@ -437,8 +455,7 @@ impl Database {
     /// Drops a family. Ends its hook once `catalog`, the lock of that name, is released.
     fn drop_one(&self, catalog: MutexGuard<'_, ()>, handle: Handle, family: &Family) -> Answer {
         let engine = self.engine()?;
-        let name = family.engine().name();
-        engine.drop_family(&name)?;
+        engine.drop_family(&family.engine().name())?;
         let (hook, filter) = family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
@@ -446,10 +463,8 @@ impl Database {
         // files.
         TRANSACTIONS.visit_parked(self.handle(), Transaction::forget_dropped);
         // If this fails, the family is still dropped: its number is never used again.
-        for key in [settings_key(family.engine()), making_key(&name)] {
-            if let Err(error) = engine.default_family().delete(&key) {
-                tracing::warn!(%error, "the settings of a dropped family could not be deleted");
-            }
+        if let Err(error) = engine.default_family().delete(&settings_key(family.engine())) {
+            tracing::warn!(%error, "the settings of a dropped family could not be deleted");
         }
         drop(catalog);
         family::end(hook);
@@ -514,27 +529,12 @@ impl Database {
         Ok(())
     }
 
-    /// Makes a family. Its settings are durable under its name before it is there, and under its number afterwards: neither a kill nor a thread
-    /// that looks for it meanwhile finds it without its sync mode.
-    pub(super) fn make(
-        &self,
-        name: &str,
-        config: &FamilyConfig,
-        make: impl FnOnce(&Db) -> tidesdb::Result<tidesdb::Family>,
-    ) -> Answer<tidesdb::Family> {
-        let engine = self.engine()?;
-        let (own, key) = (engine.default_family(), making_key(name));
-        if engine.family(name).is_ok() {
-            return Err(told!(ERR_EXISTS, "the family exists"));
-        }
-        own.put(&key, settings::to_text(SECTION, config))?;
-        engine.sync()?;
-        let made = make(engine).map_err(Failure::from).and_then(|family| {
-            let kept = self.keep_settings(&family, config);
-            kept.map_err(|failure| (failure, engine.drop_family(name)).0).map(|()| family)
-        });
-        let _ = own.delete(&key); // one that is left is overwritten
-        made
+    /// Stores the settings of a new family, or drops it: without them it would lack its sync mode.
+    fn keep_settings_of_new(&self, family: &tidesdb::Family, config: &FamilyConfig) -> Answer {
+        self.keep_settings(family, config).inspect_err(|_| {
+            let dropped = self.engine().map(|engine| engine.drop_family(&family.name()));
+            tracing::debug!(?dropped, "a family is dropped because its settings cannot be stored");
+        })
     }
 
     /// Returns the settings of a family: the stored ones, or those derived from the engine's options.
@@ -543,11 +543,7 @@ impl Database {
         let options = family.current_options();
         // A view of a database of another program has no such family.
         let own = self.engine()?.family(SETTINGS_FAMILY);
-        let kept = own.ok().map(|own| match own.get(settings_key(family))? {
-            None => own.get(making_key(&family.name())),
-            kept => Ok(kept),
-        });
-        let kept = kept.transpose()?.flatten();
+        let kept = own.ok().map(|own| own.get(&settings_key(family))).transpose()?.flatten();
         let Some(kept) = kept else {
             return Ok(settings::of_engine(&options));
         };
@@ -621,11 +617,6 @@ impl Database {
 
 fn settings_key(family: &tidesdb::Family) -> Vec<u8> {
     format!("family/{}", family.id().0).into_bytes()
-}
-
-/// Where the settings of a family are stored while it is made.
-fn making_key(name: &str) -> Vec<u8> {
-    format!("making/{name}").into_bytes()
 }
 
 fn check_name(name: &str) -> Answer {
