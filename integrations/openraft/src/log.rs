@@ -299,8 +299,7 @@ impl<C: GroupTypes> RaftLogStorage<C> for LogStore<C> {
         &mut self,
         committed: Option<LogId<C::NodeId>>,
     ) -> Result<(), StorageError<C::NodeId>> {
-        // Durable before anything is applied, so before a client gets an answer: the state machine waits for it. openraft appends meanwhile, and
-        // both share a sync.
+        // Durable before anything is applied, so before a client gets an answer: the state machine waits for it. openraft appends meanwhile.
         let save = encode("the committed index", &committed).and_then(|value| {
             let key = self.member.group.note(COMMITTED);
             self.member.save_committed(|| self.commit(move |batch, log| batch.put(log, key, value)))

@@ -10,6 +10,7 @@ use super::catalog::{core, find, new_id, publish_new, tell};
 use crate::engine::Engine;
 use crate::events::Event;
 use crate::family::FamilyCore;
+use crate::ingest::Room;
 use crate::memory::Use;
 use crate::merge::CoveringRanges;
 use crate::read::Cursor;
@@ -49,7 +50,12 @@ impl Db {
         let id = new_id(engine, new)?;
         let options = from.current_options();
         let to = core(engine, id, new, options.clone(), from.core.owned_view().version.clone());
-        let mut files = CloneFiles { engine, to, out: Rewritten::default(), room: 0 };
+        let write = Arc::clone(&engine.write);
+        let room = Room::new(
+            Box::new(move |bytes| write.log.check_space_for_merge(bytes)),
+            to.buffer_bytes() as u64,
+        );
+        let mut files = CloneFiles { engine, to, out: Rewritten::default(), room };
         files.copy(&from)?;
         // The copied rows become durable, so every commit before them must be durable too.
         engine.write.sync_to(engine.write.log.sequencer().visible_end())?;
@@ -70,12 +76,8 @@ struct CloneFiles<'a> {
     /// Stand-in for the clone until it is published.
     to: Arc<FamilyCore>,
     out: Rewritten,
-    /// Bytes of values that the disk was found to have room for, and that no value has taken.
-    room: u64,
+    room: Room,
 }
-
-/// Bytes of values that the disk must have room for at each check.
-const VALUES_AHEAD: u64 = 16 << 20;
 
 impl CloneFiles<'_> {
     /// Writes the current contents of `from` durably.
@@ -112,23 +114,11 @@ impl CloneFiles<'_> {
         to.vlog.sync()
     }
 
-    /// Called before a value of `bytes` bytes is written: what merges leave free stays free, with room for a table.
-    fn take_room(&mut self, bytes: u64) -> Result<()> {
-        if self.room < bytes {
-            let wanted = bytes.max(VALUES_AHEAD);
-            let table = self.to.buffer_bytes() as u64;
-            self.engine.write.log.check_space_for_merge(wanted.saturating_add(table))?;
-            self.room = wanted;
-        }
-        self.room -= bytes;
-        Ok(())
-    }
-
     /// Copies the value on which `cursor` stands. Returns the kind and the value of its new entry.
     fn copy_value(&mut self, from: &Family, cursor: &mut Cursor) -> Result<(Kind, Vec<u8>)> {
         let to = Arc::clone(&self.to);
         if let Some(place) = cursor.chunks()? {
-            self.take_room(place.len)?;
+            self.room.take(place.len)?;
             let place = to.vlog.copy_chunks(&from.core.vlog, &place, &mut Vec::new())?;
             return Ok((Kind::PutPointer, place.encode()));
         }
@@ -136,7 +126,7 @@ impl CloneFiles<'_> {
         if value.len() < to.options.value_threshold() {
             return Ok((Kind::Put, value.to_vec()));
         }
-        self.take_room(value.len() as u64)?;
+        self.room.take(value.len() as u64)?;
         Ok((Kind::PutPointer, to.vlog.append(value, to.options.compression())?.encode().to_vec()))
     }
 }

@@ -77,10 +77,10 @@ pub struct TableBuilder {
 }
 
 /// Checks that the disk has room for so many bytes more.
-pub(super) type CheckRoom = Box<dyn FnMut(u64) -> Result<()> + Send>;
+pub(crate) type CheckRoom = Box<dyn FnMut(u64) -> Result<()> + Send>;
 
-/// The room that a database leaves on its disk for tables and values.
-struct Room {
+/// The room that a database leaves on its disk for tables and values, of builders and of clones.
+pub(crate) struct Room {
     check: CheckRoom,
     /// Bytes of a table, which the disk must have room for besides.
     table: u64,
@@ -89,8 +89,13 @@ struct Room {
 }
 
 impl Room {
+    /// For tables of `table` bytes.
+    pub(crate) fn new(check: CheckRoom, table: u64) -> Self {
+        Self { check, table, for_values: 0 }
+    }
+
     /// Called before `bytes` of values are written.
-    fn take(&mut self, bytes: u64) -> Result<()> {
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<()> {
         if self.for_values < bytes {
             let wanted = bytes.max(VALUES_AHEAD);
             (self.check)(wanted.saturating_add(self.table))?;
@@ -153,7 +158,7 @@ impl TableBuilder {
     ) -> Result<Self> {
         let mut this = Self::new(env, Arc::clone(dir), stem, options)?;
         this.charge = Some((Charge::new(Use::Jobs), Arc::clone(memory)));
-        this.room = Some(Room { check, table: this.options.table_bytes, for_values: 0 });
+        this.room = Some(Room::new(check, this.options.table_bytes));
         Ok(this.memory_limit(memory.table_max()))
     }
 

@@ -12,6 +12,7 @@ mod builder;
 mod check;
 mod record;
 
+pub(crate) use builder::Room;
 pub use builder::TableBuilder;
 pub(crate) use check::{Foreign, check, name_of_values};
 pub(crate) use record::{IngestRecord, Taking};
